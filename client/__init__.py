@@ -1,0 +1,1 @@
+"""What downstream imports: verification of records. No hardware dependencies."""

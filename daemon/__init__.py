@@ -1,0 +1,1 @@
+"""The daemon: a pure core, and a thin asynchronous shell around it."""

@@ -1,0 +1,1 @@
+"""The pure core: rules, rounds, games and records. No I/O, no clock, no randomness, no logging."""

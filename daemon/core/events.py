@@ -1,0 +1,272 @@
+"""What devices, people and the clock can tell a round. Facts only: the rules decide what they mean.
+
+A device speaks of *its* games (`GameRef`); the core binds one device game to one round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class Flag(StrEnum):
+    """What a device reported of a draw that is a matter for the rules. Kept once seen in a game."""
+
+    LAUNCH_FAILED = "launch-failed"
+    """The ball did not reach the rim, and the device gave up or it stayed so after the launch."""
+    BALL_WITH_ROTOR = "ball-with-rotor"
+    """The ball runs in the direction of the rotor."""
+    BALL_NOT_DETECTED = "ball-not-detected"
+    """The ball was not sensed for longer than the device's maker lets pass."""
+    DEVICE_FAULT = "device-fault"
+    """Sensor, motor or encoder: the device says itself that it cannot judge this draw."""
+
+
+class Defect(StrEnum):
+    """Why the evidence of a draw is not complete and consistent. One is enough: no number."""
+
+    JOINED_MID_GAME = "joined-mid-game"
+    DATA_GAP = "data-gap"
+    """Silence longer than the device's liveness limit inside the draw."""
+    DEVICE_LOST = "device-lost"
+    ILLEGAL_TRANSITION = "illegal-transition"
+    """A step that the device does not make: lines between were lost."""
+    COUNTER_NOT_ADVANCED = "counter-not-advanced"
+    """A new spin under the number of the one before."""
+    NUMBER_CHANGED = "number-changed"
+    WITNESSES_DISAGREE = "witnesses-disagree"
+    """Two readings of the same draw differ, for example the bare number and the status line."""
+    NOT_ON_WHEEL = "not-on-wheel"
+    UNCONFIRMED = "unconfirmed"
+    """A number was seen, but fewer times than the evidence rule asks."""
+    BALL_BRIEFLY_NOT_DETECTED = "ball-briefly-not-detected"
+    ROTOR_OVER_SPEED = "rotor-over-speed"
+    ROTOR_STOPPED = "rotor-stopped"
+    ROTOR_REVERSED = "rotor-reversed"
+    WRONG_DEVICE = "wrong-device"
+    CAPTURE_OVERFLOW = "capture-overflow"
+    CAPTURE_ENDED = "capture-ended"
+    """Only in a replay: the file ends inside the game."""
+
+
+class Ending(StrEnum):
+    """How a device ended a game of which it gave no number."""
+
+    SHUT_DOWN = "shut-down"
+    """It went to its closed state; seen live."""
+    SUPERSEDED = "superseded"
+    """Its next game began."""
+    LOST = "lost"
+    """Nothing more can be heard of this game."""
+
+
+class TurnsBasis(StrEnum):
+    """How turns are known (design section 5)."""
+
+    CERTIFIED = "certified"
+    COUNTED = "counted"
+    REPORTED = "reported"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class GameRef:
+    """One attempt of one device. Unique for as long as the journal lives: sessions are never reused."""
+
+    device: str
+    session: str
+    game: str
+    attempt: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.device}/{self.session}/{self.game}" + (f"#{self.attempt}" if self.attempt > 1 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class DrawFacts:
+    """All that a device has shown of one draw so far."""
+
+    flags: tuple[Flag, ...] = ()
+    defects: tuple[Defect, ...] = ()
+    relaunches: int = 0
+    turns_basis: TurnsBasis = TurnsBasis.NONE
+    ball_turns: int | None = None
+    """Whole turns of the ball, a lower bound where an event was lost."""
+    wheel_turns: int | None = None
+    ball_direction: str = ""
+    wheel_direction: str = ""
+    """`clockwise`, `counter-clockwise`, or empty where not known."""
+    details: tuple[tuple[str, str], ...] = ()
+    """What else the device showed, by its own names, e.g. readings, bonus numbers."""
+
+
+# --- devices -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReady:
+    """A device speaks, and is the one that is bound to this table."""
+
+    device: str
+    identity: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTrouble:
+    """A device is `lost`, `stale`, `fault` or `wrong-device`; `cause` is for people."""
+
+    device: str
+    status: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class GameStarted:
+    """A device game began where bets may be placed. `joined`: it was under way when we came."""
+
+    game: GameRef
+    joined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DrawStarted:
+    """The ball is in the rim, the wheel is released, the dice are thrown."""
+
+    game: GameRef
+
+
+@dataclass(frozen=True, slots=True)
+class BetsClosed:
+    """No more bets: by the device (`game` set) or by a person."""
+
+    by: str
+    game: GameRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrawUpdate:
+    """A flag, a defect or a relaunch was seen in a game under way."""
+
+    game: GameRef
+    facts: DrawFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The draw is at rest and the driver's evidence rule is met: the candidate."""
+
+    game: GameRef
+    value: tuple[str, ...]
+    facts: DrawFacts
+
+
+@dataclass(frozen=True, slots=True)
+class GameEnded:
+    """A device game ended without a reading."""
+
+    game: GameRef
+    ending: Ending
+    facts: DrawFacts
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingContradicted:
+    """After its reading a device showed another number for the same game."""
+
+    game: GameRef
+    value: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OddsDrawn:
+    """The odds box answered with a table; the driver has checked authenticity, nonce and counter."""
+
+    device: str
+    round: int
+    table: int
+    counter: int
+    nonce: str
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class OddsFailed:
+    """The odds box gave no usable answer for this round; `cause` is a driver's code."""
+
+    device: str
+    round: int
+    cause: str
+
+
+# --- people and the house ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TableOpened:
+    """The table is opened for play."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableClosed:
+    """The table is closed."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class VoidDeclared:
+    """An entitled person declares the round in progress void."""
+
+    by: str
+    role: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The dealer confirms the candidate."""
+
+    by: str
+
+
+# --- the clock and the host ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; sent at the deadline that the core asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStepped:
+    """UTC moved against the monotonic clock by `step_ns`, more than slewing explains."""
+
+    step_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """The daemon came up; `down_since_utc` is the time of the last record before."""
+
+    down_since_utc: str
+
+
+DeviceEvent: TypeAlias = (
+    DeviceReady
+    | DeviceTrouble
+    | GameStarted
+    | DrawStarted
+    | BetsClosed
+    | DrawUpdate
+    | Reading
+    | GameEnded
+    | ReadingContradicted
+    | OddsDrawn
+    | OddsFailed
+)
+HouseEvent: TypeAlias = TableOpened | TableClosed | VoidDeclared | Confirmed | BetsClosed
+ClockEvent: TypeAlias = Tick | ClockStepped | Restarted
+Event: TypeAlias = DeviceEvent | HouseEvent | ClockEvent

@@ -1,0 +1,311 @@
+"""Record kinds and their exact bytes (design section 6).
+
+A record is one header and one body. The body comes from the core and can be derived again from the raw
+capture; the header says where the record stands in the chain. It is serialised once, by `encode`, and what
+is signed is what is stored and sent. No floats, no null (what is not known is left out), ASCII keys; fields
+in the order written here. `00` is the text `"00"`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+VERSION = 1
+TYP = "dolly-record/1"
+"""JWS header `typ`: payload type and version."""
+NO_PREVIOUS = "0" * 64
+"""`prev` of the first record of a chain."""
+
+
+class Kind(StrEnum):
+    """Every kind of record."""
+
+    SESSION = "session"
+    ROUND = "round"
+    BETS_CLOSED = "bets-closed"
+    RESULT = "result"
+    VOID = "void"
+    UNRESOLVED = "unresolved"
+    CORRECTION = "correction"
+    THROW_REJECTED = "throw-rejected"
+    INCIDENT = "incident"
+    GAP = "gap"
+    KEY = "key"
+    CLOCK = "clock"
+    CHECKPOINT = "checkpoint"
+    SELF_CHECK = "self-check"
+
+
+FINAL_KINDS = frozenset({Kind.RESULT, Kind.VOID})
+"""One of these, once, ends a round."""
+
+
+class _Part(Struct, frozen=True, omit_defaults=True):
+    """Base of everything inside a record."""
+
+
+class Moment(_Part, frozen=True, kw_only=True):
+    """One instant: UTC for people, monotonic nanoseconds since boot for durations."""
+
+    utc: str
+    monotonic_ns: int
+
+
+class Time(_Part, frozen=True, kw_only=True):
+    """When a record was decided, and how good the clock was."""
+
+    utc: str
+    monotonic_ns: int
+    boot: str
+    synchronised: bool
+    error_bound_us: int
+    """Largest error of UTC that the time service vouches for; -1 = not known."""
+
+
+class Named(_Part, frozen=True, kw_only=True):
+    """A rulebook or profile by name and SHA-256 of its file."""
+
+    id: str
+    digest: str
+
+
+class Stakes(_Part, frozen=True, kw_only=True):
+    """Limits on the table's sign, integer minor units of `currency`."""
+
+    minimum: int
+    maximum: int
+    currency: str
+
+
+class Setting(_Part, frozen=True, kw_only=True):
+    """What is being played."""
+
+    game: str
+    variant: str
+    rulebook: Named
+    profile: Named
+    zero_rule: str | UnsetType = UNSET
+    """Roulette: what zero does to simple chances (`lose`, `half`, `prison`, `both`)."""
+
+
+class Odds(_Part, frozen=True, kw_only=True):
+    """The odds table of roulette variant B and the proof of its draw."""
+
+    table: int
+    device: str
+    counter: int
+    nonce: str
+    proof: str
+    drawn: Moment
+
+
+class Device(_Part, frozen=True, kw_only=True):
+    """A device at the table and what it said it is."""
+
+    name: str
+    driver: str
+    role: str
+    identity: dict[str, str]
+
+
+class Witness(_Part, frozen=True, kw_only=True):
+    """What one device showed of the draw."""
+
+    device: str
+    game: str
+    value: list[str]
+    """The reading, empty where there was none."""
+    flags: list[str]
+    defects: list[str]
+    relaunches: int
+    turns_basis: str
+    ball_turns: int | UnsetType = UNSET
+    wheel_turns: int | UnsetType = UNSET
+    ball_direction: str | UnsetType = UNSET
+    wheel_direction: str | UnsetType = UNSET
+    details: dict[str, str]
+
+
+class Times(_Part, frozen=True, kw_only=True):
+    """The facts of the round with their times; what has not happened is left out."""
+
+    opened: Moment | UnsetType = UNSET
+    bets_closed: Moment | UnsetType = UNSET
+    draw_started: Moment | UnsetType = UNSET
+    at_rest: Moment | UnsetType = UNSET
+    confirmed: Moment | UnsetType = UNSET
+
+
+class Capture(_Part, frozen=True, kw_only=True):
+    """The raw frames behind a decision: SHA-256 over the capture's exact bytes, and its lines."""
+
+    digest: str
+    lines: int
+
+
+class Evidence(_Part, frozen=True, kw_only=True):
+    """Why the decision is what it is."""
+
+    game_ref: str
+    times: Times
+    bets_closed_by: str | UnsetType = UNSET
+    confirmed_by: str | UnsetType = UNSET
+    devices: list[Device]
+    witnesses: list[Witness]
+    capture: Capture | UnsetType = UNSET
+
+
+class SessionBody(_Part, frozen=True, kw_only=True):
+    """The table was `opened`, `resumed` after a restart, or `closed` (rulebook 2.11)."""
+
+    event: str
+    by: str
+    setting: Setting
+    gaming_date: str
+    stakes: Stakes
+    opened_at: str
+    closed_at: str | UnsetType = UNSET
+
+
+class RoundBody(_Part, frozen=True, kw_only=True):
+    """A round was opened for bets."""
+
+    game_ref: str
+    opened: Moment
+
+
+class BetsClosedBody(_Part, frozen=True, kw_only=True):
+    """No more bets."""
+
+    by: str
+    closed: Moment
+
+
+class ResultBody(_Part, frozen=True, kw_only=True):
+    """The outcome that counts."""
+
+    setting: Setting
+    gaming_date: str
+    stakes: Stakes
+    outcome: dict[str, str | int | bool]
+    odds: Odds | UnsetType = UNSET
+    zeros_in_a_row: int | UnsetType = UNSET
+    mode: str
+    evidence: Evidence
+
+
+class VoidBody(_Part, frozen=True, kw_only=True):
+    """The round does not count, by a rule or an entitled person."""
+
+    rule: str
+    clause: str
+    text: str
+    setting: Setting
+    gaming_date: str
+    declared_by: str | UnsetType = UNSET
+    role: str | UnsetType = UNSET
+    odds: Odds | UnsetType = UNSET
+    """A void round consumes its draw of the odds table (rulebook 2.8)."""
+    evidence: Evidence
+
+
+class UnresolvedBody(_Part, frozen=True, kw_only=True):
+    """We cannot know; people must close the round."""
+
+    rule: str
+    text: str
+    setting: Setting
+    gaming_date: str
+    odds: Odds | UnsetType = UNSET
+    evidence: Evidence
+
+
+class IncidentBody(_Part, frozen=True, kw_only=True):
+    """Something worth knowing that decides no round."""
+
+    what: str
+    device: str | UnsetType = UNSET
+    text: str
+    details: dict[str, str]
+
+
+class GapBody(_Part, frozen=True, kw_only=True):
+    """What was not recorded, and why: games played while no round was open, downtime."""
+
+    cause: str
+    games: list[str]
+    """The device games that were missed; the first ones where there were many."""
+    count: int
+    since_utc: str | UnsetType = UNSET
+
+
+class KeyBody(_Part, frozen=True, kw_only=True):
+    """A key enters the chain. `event` is `chain-start` in the first record of every chain."""
+
+    event: str
+    jwk: dict[str, str]
+    reason: str
+    previous_chain: str | UnsetType = UNSET
+    previous_seq: int | UnsetType = UNSET
+
+
+class ClockBody(_Part, frozen=True, kw_only=True):
+    """UTC moved against the monotonic clock."""
+
+    step_ns: int
+
+
+Body: TypeAlias = (
+    SessionBody
+    | RoundBody
+    | BetsClosedBody
+    | ResultBody
+    | VoidBody
+    | UnresolvedBody
+    | IncidentBody
+    | GapBody
+    | KeyBody
+    | ClockBody
+)
+
+BODIES: dict[Kind, type[Struct]] = {
+    Kind.SESSION: SessionBody,
+    Kind.ROUND: RoundBody,
+    Kind.BETS_CLOSED: BetsClosedBody,
+    Kind.RESULT: ResultBody,
+    Kind.VOID: VoidBody,
+    Kind.UNRESOLVED: UnresolvedBody,
+    Kind.INCIDENT: IncidentBody,
+    Kind.GAP: GapBody,
+    Kind.KEY: KeyBody,
+    Kind.CLOCK: ClockBody,
+}
+"""Which body each kind has; a kind that is not here is not written yet."""
+
+
+class Record(_Part, frozen=True, kw_only=True):
+    """The whole payload. `seq` counts per chain from 1; `round` is 0 where no round is concerned."""
+
+    v: int
+    kind: str
+    site: str
+    node: str
+    table: str
+    chain: str
+    seq: int
+    prev: str
+    round: int
+    time: Time
+    body: msgspec.Raw
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def encode(value: Struct) -> bytes:
+    """The exact bytes of a body or record."""
+    return _ENCODER.encode(value)

@@ -1,0 +1,1 @@
+"""Drivers: one table of what can be plugged in; the table itself follows the protocols."""

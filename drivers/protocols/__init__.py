@@ -1,0 +1,1 @@
+"""Wire protocols, one file each, sans-IO."""

@@ -1,0 +1,159 @@
+"""What a driver is: a framing, a protocol without I/O, and what it can prove. Frozen tables, no magic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias
+
+from dollyd.daemon.core.events import DeviceEvent
+from dollyd.daemon.core.stamp import Stamp
+from dollyd.drivers.framing import AnyFrame, FrameDecoder
+
+
+class Status(StrEnum):
+    """Device states as published (design section 5)."""
+
+    INIT = "init"
+    READY = "ready"
+    """A valid frame was heard."""
+    STALE = "stale"
+    """Silent for more than 3 periods."""
+    LOST = "lost"
+    FAULT = "fault"
+    """It says so itself."""
+    WRONG_DEVICE = "wrong-device"
+
+
+class Proof(StrEnum):
+    """What a device can prove of a draw."""
+
+    NUMBER = "number"
+    TURNS = "turns"
+    DIRECTION = "direction"
+    ODDS_TABLE = "odds-table"
+
+
+@dataclass(frozen=True, slots=True)
+class DrawOdds:
+    """Order to an odds box: draw the odds table of this round. `nonce` is 16 hex digits."""
+
+    round: int
+    nonce: str
+
+
+Order: TypeAlias = DrawOdds
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a protocol answers to one input: events for the core, bytes for the device."""
+
+    events: tuple[DeviceEvent, ...] = ()
+    send: tuple[bytes, ...] = ()
+
+
+NOTHING = Said()
+
+
+class DeviceProtocol(Protocol):
+    """A device's language, sans-IO: deterministic, time arrives as stamps.
+
+    One instance lives as long as its device is configured; `opened` and `lost` frame each connection.
+    """
+
+    status: Status
+    identity: tuple[tuple[str, str], ...]
+    counters: Counter[str]
+    """Statistics for the health topic: frames by kind, rejects by rule. Not part of the state."""
+
+    def opened(self, at: Stamp) -> Said:
+        """The port is open: a new session begins, nothing heard before counts."""
+        ...
+
+    def received(self, frame: AnyFrame, at: Stamp) -> Said:
+        """One frame came."""
+        ...
+
+    def lost(self, cause: str, at: Stamp) -> Said:
+        """The port is gone."""
+        ...
+
+    def tick(self, at: Stamp) -> Said:
+        """The deadline has come (harmless when it has not)."""
+        ...
+
+    def order(self, order: Order, at: Stamp) -> Said:
+        """The round wants something of the device."""
+        ...
+
+    def deadline_ns(self) -> int | None:
+        """Monotonic time at which `tick` is due, or None."""
+        ...
+
+    def snapshot(self) -> Any:
+        """The whole state as a frozen value that JSON can hold."""
+        ...
+
+    def restore(self, snapshot: Any) -> None:
+        """Take a state back that `snapshot` gave, possibly through JSON."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SerialDefaults:
+    """How a port is opened unless the configuration says otherwise.
+
+    `dtr` and `rts`: the level set at open, None = leave it to the kernel. A daemon's restart must not
+    restart a device, so hang-up on close is always off.
+    """
+
+    baud: int
+    bytesize: int = 8
+    parity: str = "N"
+    stopbits: int = 1
+    dtr: bool | None = None
+    rts: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSetup:
+    """What a protocol is told of its place: checked settings, no I/O."""
+
+    name: str
+    game: str
+    variant: str
+    pockets: tuple[str, ...] = ()
+    """The outcome texts that the game allows, in the game's own writing."""
+    period_ms: int = 500
+    """The device's status period; all limits of silence are multiples of it."""
+    silence_ms: int = 2000
+    """Longer silence inside a draw is a gap in the evidence."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Driver options, checked by `DriverSpec.options`."""
+    secret: bytes = b""
+    """Key shared with the device (odds box), empty where none is needed."""
+    expect: Mapping[str, str] = field(default_factory=dict)
+    """Identity that the device must show, e.g. {"serial": "SN000123"}."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSpec:
+    """One line of the table `DRIVERS`. Every field is filled."""
+
+    name: str
+    summary: str
+    roles: frozenset[str]
+    """Roles at a table that this driver can fill: `wheel`, `ball`, `odds`, `dice`, `console`."""
+    games: frozenset[str]
+    proves: frozenset[Proof]
+    framing: Callable[[], FrameDecoder]
+    protocol: Callable[[DeviceSetup], DeviceProtocol]
+    options: Mapping[str, type]
+    """Names and types of the driver's options; anything else in the configuration is refused."""
+    needs_secret: bool
+    serial: SerialDefaults
+    period_ms: int
+    """Default status period."""

@@ -1,0 +1,1 @@
+"""Transports: the only code of the drivers that touches a file descriptor."""

@@ -1,0 +1,1 @@
+"""Simulated devices that speak real bytes. Never imported by production code, not in the wheel."""
