@@ -64,10 +64,18 @@ class DeviceProtocol(Protocol):
     One instance lives as long as its device is configured; `opened` and `lost` frame each connection.
     """
 
-    status: Status
-    identity: tuple[tuple[str, str], ...]
     counters: Counter[str]
     """Statistics for the health topic: frames by kind, rejects by rule. Not part of the state."""
+
+    @property
+    def status(self) -> Status:
+        """Device state as published."""
+        ...
+
+    @property
+    def identity(self) -> tuple[tuple[str, str], ...]:
+        """What the device said of itself."""
+        ...
 
     def opened(self, at: Stamp) -> Said:
         """The port is open: a new session begins, nothing heard before counts."""
@@ -77,7 +85,7 @@ class DeviceProtocol(Protocol):
         """One frame came."""
         ...
 
-    def lost(self, cause: str, at: Stamp) -> Said:
+    def lost(self, cause: str, at: Stamp, /) -> Said:
         """The port is gone."""
         ...
 
@@ -85,7 +93,7 @@ class DeviceProtocol(Protocol):
         """The deadline has come (harmless when it has not)."""
         ...
 
-    def order(self, order: Order, at: Stamp) -> Said:
+    def order(self, order: Order, at: Stamp, /) -> Said:
         """The round wants something of the device."""
         ...
 
@@ -123,10 +131,9 @@ class DeviceSetup:
     """What a protocol is told of its place: checked settings, no I/O."""
 
     name: str
-    game: str
-    variant: str
+    role: str
     pockets: tuple[str, ...] = ()
-    """The outcome texts that the game allows, in the game's own writing."""
+    """The outcome texts that the game allows; empty where the device gives none."""
     period_ms: int = 500
     """The device's status period; all limits of silence are multiples of it."""
     silence_ms: int = 2000

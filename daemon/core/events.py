@@ -45,7 +45,6 @@ class Defect(StrEnum):
     ROTOR_STOPPED = "rotor-stopped"
     ROTOR_REVERSED = "rotor-reversed"
     WRONG_DEVICE = "wrong-device"
-    CAPTURE_OVERFLOW = "capture-overflow"
     CAPTURE_ENDED = "capture-ended"
     """Only in a replay: the file ends inside the game."""
 
@@ -91,9 +90,9 @@ class DrawFacts:
     defects: tuple[Defect, ...] = ()
     relaunches: int = 0
     turns_basis: TurnsBasis = TurnsBasis.NONE
-    ball_turns: int | None = None
-    """Whole turns of the ball, a lower bound where an event was lost."""
-    wheel_turns: int | None = None
+    ball_turns_x100: int | None = None
+    """Turns in hundredths: 4 full turns are 400."""
+    wheel_turns_x100: int | None = None
     ball_direction: str = ""
     wheel_direction: str = ""
     """`clockwise`, `counter-clockwise`, or empty where not known."""

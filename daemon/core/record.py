@@ -123,8 +123,9 @@ class Witness(_Part, frozen=True, kw_only=True):
     defects: list[str]
     relaunches: int
     turns_basis: str
-    ball_turns: int | UnsetType = UNSET
-    wheel_turns: int | UnsetType = UNSET
+    ball_turns_x100: int | UnsetType = UNSET
+    """Turns in hundredths: 4 full turns are 400."""
+    wheel_turns_x100: int | UnsetType = UNSET
     ball_direction: str | UnsetType = UNSET
     wheel_direction: str | UnsetType = UNSET
     details: dict[str, str]

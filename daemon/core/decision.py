@@ -1,0 +1,187 @@
+"""Decisions to record bodies: what the round knows, in the words of the record."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from dollyd.daemon.core.events import GameRef
+from dollyd.daemon.core.record import (
+    BetsClosedBody,
+    ClockBody,
+    Device,
+    Evidence,
+    GapBody,
+    IncidentBody,
+    Moment,
+    Odds,
+    ResultBody,
+    RoundBody,
+    SessionBody,
+    Setting,
+    Times,
+    UnresolvedBody,
+    VoidBody,
+    Witness,
+)
+from dollyd.daemon.core.stamp import Stamp, iso_utc
+from dollyd.daemon.core.state import Missed, Round, Setup, Table, WitnessState
+from dollyd.daemon.core.void_rules import Rule
+
+
+def moment(at: Stamp) -> Moment:
+    """A stamp as it stands in a record."""
+    return Moment(utc=iso_utc(at.utc_ns), monotonic_ns=at.mono_ns)
+
+
+def _moment_or_unset(at: Stamp | None) -> Moment | UnsetType:
+    return moment(at) if at else UNSET
+
+
+def setting(setup: Setup) -> Setting:
+    """What is being played, by which text."""
+    return Setting(
+        game=setup.game.name,
+        variant=setup.variant_name,
+        rulebook=setup.rulebook,
+        profile=setup.profile,
+        zero_rule=setup.zero_rule or UNSET,
+    )
+
+
+def session(setup: Setup, event: str, by: str, opened: Stamp, at: Stamp) -> SessionBody:
+    """The table was opened, resumed or closed."""
+    return SessionBody(
+        event=event,
+        by=by,
+        setting=setting(setup),
+        gaming_date=setup.gaming_date(opened.utc_ns),
+        stakes=setup.stakes,
+        opened_at=iso_utc(opened.utc_ns),
+        closed_at=iso_utc(at.utc_ns) if event == "closed" else UNSET,
+    )
+
+
+def round_opened(game: GameRef, at: Stamp) -> RoundBody:
+    """A round was opened for bets."""
+    return RoundBody(game_ref=str(game), opened=moment(at))
+
+
+def bets_closed(by: str, at: Stamp) -> BetsClosedBody:
+    """No more bets."""
+    return BetsClosedBody(by=by, closed=moment(at))
+
+
+def incident(what: str, text: str, device: str = "", details: dict[str, str] | None = None) -> IncidentBody:
+    """Something worth knowing that decides no round."""
+    return IncidentBody(what=what, device=device or UNSET, text=text, details=details or {})
+
+
+def missed_games(missed: Missed) -> GapBody:
+    """Games that a device played while no round was open."""
+    return GapBody(cause="no-round-open", games=list(missed.games), count=missed.count)
+
+
+def downtime(since_utc: str) -> GapBody:
+    """The daemon was down since the last record before."""
+    return GapBody(cause="daemon-down", games=[], count=0, since_utc=since_utc)
+
+
+def clock_step(step_ns: int) -> ClockBody:
+    """UTC moved against the monotonic clock."""
+    return ClockBody(step_ns=step_ns)
+
+
+def _witness(witness: WitnessState) -> Witness:
+    facts = witness.facts
+    return Witness(
+        device=witness.game.device,
+        game=str(witness.game),
+        value=list(witness.value),
+        flags=[str(flag) for flag in facts.flags],
+        defects=[str(defect) for defect in facts.defects],
+        relaunches=facts.relaunches,
+        turns_basis=str(facts.turns_basis),
+        ball_turns_x100=UNSET if facts.ball_turns_x100 is None else facts.ball_turns_x100,
+        wheel_turns_x100=UNSET if facts.wheel_turns_x100 is None else facts.wheel_turns_x100,
+        ball_direction=facts.ball_direction or UNSET,
+        wheel_direction=facts.wheel_direction or UNSET,
+        details=dict(facts.details),
+    )
+
+
+def _evidence(setup: Setup, table: Table, current: Round) -> Evidence:
+    identities = {view.name: dict(view.identity) for view in table.devices}
+    devices = [
+        Device(name=d.name, driver=d.driver, role=d.role, identity=identities.get(d.name, {}))
+        for d in setup.devices
+    ]
+    return Evidence(
+        game_ref=str(current.witnesses[0].game) if current.witnesses else "",
+        times=Times(
+            opened=_moment_or_unset(current.opened),
+            bets_closed=_moment_or_unset(current.bets_closed.at if current.bets_closed else None),
+            draw_started=_moment_or_unset(current.draw_started),
+            at_rest=_moment_or_unset(current.at_rest),
+            confirmed=_moment_or_unset(current.confirmed.at if current.confirmed else None),
+        ),
+        bets_closed_by=current.bets_closed.by if current.bets_closed else UNSET,
+        confirmed_by=current.confirmed.by if current.confirmed else UNSET,
+        devices=devices,
+        witnesses=[_witness(w) for w in current.witnesses],
+    )
+
+
+def _odds(current: Round) -> Odds | UnsetType:
+    drawn, at = current.odds, current.odds_at
+    if drawn is None or at is None:
+        return UNSET
+    return Odds(
+        table=drawn.table,
+        device=drawn.device,
+        counter=drawn.counter,
+        nonce=drawn.nonce,
+        proof=drawn.proof,
+        drawn=moment(at),
+    )
+
+
+def result(setup: Setup, table: Table, current: Round, at: Stamp) -> ResultBody:
+    """The outcome that counts, with all its attributes."""
+    return ResultBody(
+        setting=setting(setup),
+        gaming_date=setup.gaming_date(at.utc_ns),
+        stakes=setup.stakes,
+        outcome=setup.game.outcome(setup.layout, current.witnesses[0].value, setup.quarters),
+        odds=_odds(current),
+        zeros_in_a_row=table.zeros if setup.variant.counts_zeros else UNSET,
+        mode="auto",
+        evidence=_evidence(setup, table, current),
+    )
+
+
+def void(setup: Setup, table: Table, current: Round, rule: Rule, at: Stamp) -> VoidBody:
+    """The round does not count."""
+    declared = current.declared
+    return VoidBody(
+        rule=rule.id,
+        clause=rule.clause,
+        text=declared.reason if declared else rule.text,
+        setting=setting(setup),
+        gaming_date=setup.gaming_date(at.utc_ns),
+        declared_by=declared.by if declared else UNSET,
+        role=declared.role if declared else UNSET,
+        odds=_odds(current),
+        evidence=_evidence(setup, table, current),
+    )
+
+
+def unresolved(setup: Setup, table: Table, current: Round, rule: Rule, at: Stamp) -> UnresolvedBody:
+    """We cannot know."""
+    return UnresolvedBody(
+        rule=rule.id,
+        text=rule.text,
+        setting=setting(setup),
+        gaming_date=setup.gaming_date(at.utc_ns),
+        odds=_odds(current),
+        evidence=_evidence(setup, table, current),
+    )

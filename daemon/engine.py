@@ -1,0 +1,236 @@
+"""One table without I/O: the protocols of its devices, the round, and the raw capture of both.
+
+Everything that can change the table is an `Input`, and every input is a line of the capture. A capture begins
+with a snapshot of the state, so feeding its lines to a new engine gives the same records, byte for byte: that
+is what `dollyd replay` does, and what the daemon does in play.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from dollyd.daemon.core.events import (
+    BetsClosed,
+    ClockStepped,
+    Confirmed,
+    DeviceEvent,
+    Event,
+    Restarted,
+    TableClosed,
+    TableOpened,
+    Tick,
+    VoidDeclared,
+)
+from dollyd.daemon.core.record import Capture, Kind, ResultBody, UnresolvedBody, VoidBody, encode
+from dollyd.daemon.core.round import AskOdds, Effect, Emit, deadline_ns, step
+from dollyd.daemon.core.stamp import Stamp
+from dollyd.daemon.core.state import Setup, Table
+from dollyd.drivers.framing import BadFrame, Frame
+from dollyd.drivers.spec import DeviceProtocol, DrawOdds, Said
+
+CAPTURE_VERSION = 1
+ROUND_LINES_MAX = 20_000
+"""Lines kept of one round; the longest real one, 592 s of waiting, has 1,200. More is a broken device."""
+_ROLLING_LINES = 64
+"""Between rounds the capture begins anew after so many lines."""
+
+
+class Op(StrEnum):
+    """What an input is; stands in the capture as `dir`."""
+
+    OPEN = "open"
+    FRAME = "rx"
+    BAD_FRAME = "bad"
+    LOST = "lost"
+    TICK = "tick"
+    DRAW = "draw"
+    """The nonce with which the odds table of the round is to be drawn."""
+    HOUSE = "house"
+    """Something that people or the host say: one of `HOUSE_EVENTS` as JSON."""
+    SENT = "tx"
+    """Not an input: what went to the device, for the reader."""
+
+
+HOUSE_EVENTS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (TableOpened, TableClosed, VoidDeclared, Confirmed, BetsClosed, ClockStepped, Restarted)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One line of a capture. `text` is the frame (latin-1), the cause of a loss, the order or the event."""
+
+    op: Op
+    at: Stamp
+    device: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record that the core produced: body bytes, and the capture behind it where there is one."""
+
+    kind: Kind
+    round: int
+    body: bytes
+    at: Stamp
+    capture: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What follows from one input."""
+
+    records: tuple[NewRecord, ...] = ()
+    send: tuple[tuple[str, bytes], ...] = ()
+    """Bytes for devices, by name."""
+    odds_wanted: tuple[int, ...] = ()
+    """Rounds whose odds table must be drawn: answer with a `DRAW` input that brings a nonce."""
+    events: tuple[DeviceEvent, ...] = ()
+    overflow: bool = False
+    """The round had more lines than may be kept; its devices were declared lost."""
+
+
+def house(event: Event, at: Stamp) -> Input:
+    """The input that carries an event of people or of the host."""
+    text = msgspec.json.encode({"event": type(event).__name__, **asdict(event)}).decode()
+    return Input(Op.HOUSE, at, text=text)
+
+
+def line_of(item: Input) -> bytes:
+    """An input as a line of the capture."""
+    return (
+        msgspec.json.encode(
+            {
+                "t_ns": item.at.mono_ns,
+                "utc_ns": item.at.utc_ns,
+                "dir": str(item.op),
+                "dev": item.device,
+                "line": item.text,
+            }
+        )
+        + b"\n"
+    )
+
+
+class Engine:
+    """A table's devices and round. Feed it inputs in order; it never waits and never reads a clock."""
+
+    def __init__(self, setup: Setup, protocols: Mapping[str, DeviceProtocol], table: Table | None = None) -> None:
+        self.setup = setup
+        self.protocols = dict(protocols)
+        self.table = table or Table()
+        self._head = b""
+        self._lines: list[bytes] = []
+        self._cut()
+
+    def deadline_ns(self) -> int | None:
+        """Monotonic time at which a `TICK` is due, or None."""
+        due = [at for at in (protocol.deadline_ns() for protocol in self.protocols.values()) if at is not None]
+        if (own := deadline_ns(self.setup, self.table)) is not None:
+            due.append(own)
+        return min(due, default=None)
+
+    def feed(self, item: Input) -> Output:
+        """Take one input; give all that follows."""
+        self._lines.append(line_of(item))
+        said = self._protocols_say(item)
+        events: list[DeviceEvent] = [event for _, part in said for event in part.events]
+        effects = self._step_all([*events, *self._own_events(item)], item.at)
+        send = tuple((device, data) for device, part in said for data in part.send)
+        for device, data in send:
+            sent = Input(Op.SENT, item.at, device, data.decode("latin-1").rstrip("\r\n"))
+            self._lines.append(line_of(sent))
+        records, wanted = self._write(effects, item.at)
+        overflow = not self._idle() and len(self._lines) >= ROUND_LINES_MAX
+        output = Output(tuple(records), send, tuple(wanted), tuple(events), overflow)
+        if any(record.capture for record in records) or (self._idle() and len(self._lines) >= _ROLLING_LINES):
+            self._cut()
+        return output
+
+    def restore(self, head: bytes) -> None:
+        """Take the state from the first line of a capture. Raises msgspec.MsgspecError."""
+        snapshot = msgspec.json.decode(head)
+        self.table = msgspec.convert(snapshot["table"], Table)
+        for name, state in snapshot["devices"].items():
+            self.protocols[name].restore(state)
+        self._cut()
+
+    # --- the parts of a step -------------------------------------------------------------------------
+
+    def _protocols_say(self, item: Input) -> list[tuple[str, Said]]:
+        if item.op is Op.TICK:
+            return [(name, protocol.tick(item.at)) for name, protocol in self.protocols.items()]
+        protocol = self.protocols.get(item.device)
+        if protocol is None:
+            return []
+        match item.op:
+            case Op.OPEN:
+                said = protocol.opened(item.at)
+            case Op.LOST:
+                said = protocol.lost(item.text, item.at)
+            case Op.FRAME:
+                said = protocol.received(Frame(item.text.encode("latin-1")), item.at)
+            case Op.BAD_FRAME:
+                said = protocol.received(BadFrame(item.text.encode("latin-1"), "bad"), item.at)
+            case Op.DRAW:
+                round_number, nonce = item.text.split()
+                said = protocol.order(DrawOdds(int(round_number), nonce), item.at)
+            case _:
+                return []
+        return [(item.device, said)]
+
+    def _own_events(self, item: Input) -> Iterable[Event]:
+        if item.op is Op.TICK:
+            return (Tick(),)
+        if item.op is Op.HOUSE:
+            fields = msgspec.json.decode(item.text)
+            kind = HOUSE_EVENTS[fields.pop("event")]
+            return (msgspec.convert(fields, kind),)
+        return ()
+
+    def _step_all(self, events: Iterable[Event], at: Stamp) -> list[Effect]:
+        effects: list[Effect] = []
+        for event in events:
+            self.table, new = step(self.setup, self.table, event, at)
+            effects.extend(new)
+        return effects
+
+    def _write(self, effects: Iterable[Effect], at: Stamp) -> tuple[list[NewRecord], list[int]]:
+        records: list[NewRecord] = []
+        wanted: list[int] = []
+        for effect in effects:
+            match effect:
+                case AskOdds():
+                    wanted.append(effect.round)
+                case Emit():
+                    records.append(self._record(effect, at))
+        return records, wanted
+
+    def _record(self, effect: Emit, at: Stamp) -> NewRecord:
+        body, capture = effect.body, b""
+        if effect.captured and isinstance(body, ResultBody | VoidBody | UnresolvedBody):
+            capture = self._head + b"".join(self._lines)
+            seal = Capture(digest=hashlib.sha256(capture).hexdigest(), lines=len(self._lines))
+            body = msgspec.structs.replace(body, evidence=msgspec.structs.replace(body.evidence, capture=seal))
+        return NewRecord(effect.kind, effect.round, encode(body), at, capture)
+
+    # --- the capture ---------------------------------------------------------------------------------
+
+    def _idle(self) -> bool:
+        """No round is in play: what comes now decides nothing that began before."""
+        return self.table.round is None or self.table.round.unresolved is not None
+
+    def _cut(self) -> None:
+        """Begin a new capture with the state as it is now."""
+        devices = {name: protocol.snapshot() for name, protocol in self.protocols.items()}
+        head = {"capture": CAPTURE_VERSION, "table": self.table, "devices": devices}
+        self._head = msgspec.json.encode(head) + b"\n"
+        self._lines = []

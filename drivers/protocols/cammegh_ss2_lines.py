@@ -1,0 +1,135 @@
+r"""Lines of the Cammegh SlingShot 2 serial interface (device document, part 1).
+
+    *X;S;GGG;NN;F;RRR;D      status: state, counter, last number, flags, rpm x 10, direction
+    NN                       bare winning number, port 1 only
+    *Y;B;nnn[;dd]            bonus number (firmware >= 1.22)
+    *F code                  self-test or fault code
+    *T x value, *V text ...  replies to commands
+
+There is no checksum, so a line counts only if it matches from end to end; of a line that was begun again in
+its middle, the last `*X;` counts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import TypeAlias
+
+
+class State(IntEnum):
+    """`S` of a status line."""
+
+    BEFORE_GAME = 1
+    PLACE_BETS = 2
+    BALL_IN_RIM = 3
+    NO_MORE_BETS = 4
+    NUMBER = 5
+    CLOSED = 6
+    BALL_NOT_IN_TRACK = 7
+    """Firmware 2.52 with `*T g` bit 32; between 4 and 5."""
+
+
+class Warn(IntFlag):
+    """`F` of a status line, one hex digit."""
+
+    BALL_NOT_DETECTED = 1
+    BALL_WITH_ROTOR = 2
+    FAULT = 4
+    LAUNCH_FAILED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StatusLine:
+    """`*X`. `pocket` is empty until the first result after power on."""
+
+    state: State
+    counter: int
+    pocket: str
+    flags: Warn
+    rpm_x10: int
+    """Tenths of rpm; overflow shows as 0."""
+    counter_clockwise: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BareNumber:
+    """The winning number alone on its line."""
+
+    pocket: str
+
+
+@dataclass(frozen=True, slots=True)
+class BonusNumber:
+    """`*Y`. `value` is None where the licence is over (999): that is not a number."""
+
+    index: int
+    value: int | None
+    licence_days: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FaultCode:
+    """`*F`: 0 good, 1-8 and 11-23 parts of the wheel, 100 test timed out."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer to a command; `key` as in `T z` or `V`."""
+
+    key: str
+    text: str
+
+
+Line: TypeAlias = StatusLine | BareNumber | BonusNumber | FaultCode | Reply
+
+_NUMBER = rb" [0-9]|[1-3][0-9]|00"
+_STATUS = re.compile(rb"\*X;([1-7]);([0-9]{3});(" + _NUMBER + rb"|  );([0-9A-F]);([0-9]{3});([01])")
+_BARE = re.compile(_NUMBER)
+_BONUS = re.compile(rb"\*Y;([1-6]);([0-9]{3})(?:;([0-9]{1,2}))?")
+_FAULT = re.compile(rb"\*F ([0-9]{1,3})")
+_SETTING = re.compile(rb"\*(T [a-z]) (.+)")
+_REPLY = re.compile(rb"\*([A-Za-z]|.(?= NO$)) (.+)")
+
+_COUNTER_MAX = 256
+"""Games run 1..256; 0 is tolerated, a wheel may wrap one earlier than its document says."""
+_BONUS_MAX = 255
+_CODES = {"38": "000", "39": "0000"}
+"""Pocket codes of wheels with three and four zeros."""
+
+
+def _pocket(text: bytes) -> str:
+    """Two characters to the pocket's name; ` 0` and `00` stay different."""
+    name = text.decode("ascii").strip()
+    return _CODES.get(name, name)
+
+
+def parse(raw: bytes) -> Line | None:
+    """What a line says, or None where it is not a whole line of this interface."""
+    start = raw.rfind(b"*X;")
+    if start >= 0:
+        match = _STATUS.fullmatch(raw, start)
+        if match is None or int(match[2]) > _COUNTER_MAX:
+            return None
+        return StatusLine(
+            state=State(int(match[1])),
+            counter=int(match[2]),
+            pocket=_pocket(match[3]),
+            flags=Warn(int(match[4], 16)),
+            rpm_x10=int(match[5]),
+            counter_clockwise=match[6] == b"1",
+        )
+    if _BARE.fullmatch(raw):
+        return BareNumber(_pocket(raw))
+    if match := _BONUS.fullmatch(raw):
+        value = int(match[2])
+        days = int(match[3]) if match[3] else None
+        return BonusNumber(int(match[1]), value if value <= _BONUS_MAX else None, days)
+    if match := _FAULT.fullmatch(raw):
+        return FaultCode(int(match[1]))
+    if match := _SETTING.fullmatch(raw) or _REPLY.fullmatch(raw):
+        return Reply(match[1].decode("ascii"), match[2].decode("ascii"))
+    return None
