@@ -123,7 +123,9 @@ def line_of(item: Input) -> bytes:
 class Engine:
     """A table's devices and round. Feed it inputs in order; it never waits and never reads a clock."""
 
-    def __init__(self, setup: Setup, protocols: Mapping[str, DeviceProtocol], table: Table | None = None) -> None:
+    def __init__(
+        self, setup: Setup, protocols: Mapping[str, DeviceProtocol], table: Table | None = None
+    ) -> None:
         self.setup = setup
         self.protocols = dict(protocols)
         self.table = table or Table()
@@ -133,7 +135,9 @@ class Engine:
 
     def deadline_ns(self) -> int | None:
         """Monotonic time at which a `TICK` is due, or None."""
-        due = [at for at in (protocol.deadline_ns() for protocol in self.protocols.values()) if at is not None]
+        due = [
+            at for at in (protocol.deadline_ns() for protocol in self.protocols.values()) if at is not None
+        ]
         if (own := deadline_ns(self.setup, self.table)) is not None:
             due.append(own)
         return min(due, default=None)
@@ -219,7 +223,9 @@ class Engine:
         if effect.captured and isinstance(body, ResultBody | VoidBody | UnresolvedBody):
             capture = self._head + b"".join(self._lines)
             seal = Capture(digest=hashlib.sha256(capture).hexdigest(), lines=len(self._lines))
-            body = msgspec.structs.replace(body, evidence=msgspec.structs.replace(body.evidence, capture=seal))
+            body = msgspec.structs.replace(
+                body, evidence=msgspec.structs.replace(body.evidence, capture=seal)
+            )
         return NewRecord(effect.kind, effect.round, encode(body), at, capture)
 
     # --- the capture ---------------------------------------------------------------------------------

@@ -1,0 +1,33 @@
+"""`dollyd keys`: make and show the node's signing key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dollyd.daemon.errors import ConfigError, SigningError
+from dollyd.daemon.signing import load_signer, new_key
+
+application = typer.Typer(help="Make and show the node's signing key.", no_args_is_help=True)
+
+KeyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The private key, a PEM file.")]
+
+
+@application.command("new")
+def new(file: KeyFile) -> None:
+    """Make an Ed25519 key that only its owner may read; never overwrites one."""
+    try:
+        signer = new_key(file)
+    except SigningError as error:
+        raise ConfigError(str(file), "", str(error), "choose another path") from error
+    print(f"{file}: made, kid {signer.kid}")
+
+
+@application.command("show")
+def show(file: KeyFile) -> None:
+    """Print the public key as a JWK set, for those who verify."""
+    signer = load_signer(file, config_file=str(file), key="")
+    print(json.dumps({"keys": [signer.jwk]}, indent=2))

@@ -1,0 +1,26 @@
+"""The gaming date: a night at the table belongs to the evening on which it began."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from dollyd.daemon.core.stamp import NS_PER_S
+
+
+def gaming_day(timezone: str, boundary: str) -> Callable[[int], str]:
+    """A function from UTC nanoseconds to the gaming date `YYYY-MM-DD` (rulebook 2.11, case T65).
+
+    `boundary` is the local time `HH:MM` at which a new gaming day begins; what happens before it belongs to
+    the day before. Raises ValueError or KeyError (`ZoneInfoNotFoundError`) where one of the two is not valid.
+    """
+    zone = ZoneInfo(timezone)
+    begins = datetime.strptime(boundary, "%H:%M").replace(tzinfo=UTC).time()
+
+    def date_of(utc_ns: int) -> str:
+        local = datetime.fromtimestamp(utc_ns // NS_PER_S, tz=zone)
+        day = local.date() - timedelta(days=1) if local.time() < begins else local.date()
+        return day.isoformat()
+
+    return date_of

@@ -1,0 +1,479 @@
+"""Moves records from the journal to the broker: in order, QoS 1, never from memory alone.
+
+    journal --entries after `sent`--> in flight (bounded) --PUBACK, in order--> cursor --> journal
+
+The queue is the journal; only what is in flight is held here. The cursor moves when everything up to it was
+acknowledged. After the loss of a link all that was in flight is unknown and is sent again from the cursor;
+consumers drop repeats by chain and `seq`. A broker that may have restarted may have lost what it had
+acknowledged, so a window of entries before the cursor is sent again too. What goes beyond that window, and
+what a broker drops for an absent subscriber, is found by the consumer's gap check and fetched by replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from dollyd.daemon.clock import Clock
+from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, iso_utc
+from dollyd.daemon.errors import ensure
+from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings, Will
+from dollyd.daemon.topics import Topics
+
+REPUBLISH = 500
+"""Entries sent again to a broker that may have restarted: 200 tables write about 11 a second, so 45 s of
+them. The broker must save its memory more often than that (`autosave_interval` in `mosquitto.conf`)."""
+RETAINED_EVERY_S = 0.05
+"""Shortest time between two publishes of one retained topic; what changes faster is coalesced."""
+VALID_BEATS = 3
+"""Heartbeats that may be missing before a node's `online` is worth nothing."""
+SHORT_LINK_S = 10
+SHORT_LINKS = 3
+"""Few brokers tell a takeover (MQTT 3.1.1 cannot, Mosquitto 2.0 does not): so many links in a row that began
+with our session kept and were closed so soon are one. A restarting broker forgets, or refuses in between."""
+
+_LOG = structlog.get_logger(__name__)
+
+
+class Entry(Protocol):
+    """One journaled record."""
+
+    @property
+    def id(self) -> int:
+        """Place in the journal, over all tables; grows by 1."""
+        ...
+
+    @property
+    def table(self) -> str:
+        """Whose record it is."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """The record's kind, as in the topic."""
+        ...
+
+    @property
+    def final(self) -> bool:
+        """Whether it ends or corrects a round, and so becomes the table's retained `last`."""
+        ...
+
+    @property
+    def envelope(self) -> bytes:
+        """The exact bytes to publish."""
+        ...
+
+
+class Source(Protocol):
+    """The journal, as far as the publisher sees it."""
+
+    def entries_after(self, id_: int, limit: int, /) -> Sequence[Entry]:
+        """The next entries in order of id, at most `limit`; empty at the end."""
+        ...
+
+    def cursor(self) -> int:
+        """Id up to which everything was acknowledged, 0 at first."""
+        ...
+
+    def set_cursor(self, id_: int, /) -> None:
+        """Keep the cursor. Losing the last ones in a power cut costs repeats, nothing else."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Who publishes. `session` grows with each start, so that an old will is told from a new birth."""
+
+    name: str
+    version: str
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses between links: doubled from `first_s` to `max_s`; `taken_over_s` while two share a client id."""
+
+    first_s: float = 0.2
+    max_s: float = 30.0
+    taken_over_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherStats:
+    """For the health topic. `queue` counts the entries past the cursor that the publisher knows of."""
+
+    connected: bool
+    broker: str
+    session_present: bool
+    cursor: int
+    queue: int
+    waiting_ms: int
+    """How long the next acknowledgement has been waited for; 0 while nothing is in the queue."""
+    links: int
+    """Connections made since the start."""
+    publishes: int
+    repeats: int
+    """Of `publishes`, those that had been sent before."""
+    last_error: str
+
+
+class NodeStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Payload of `node/<node>/status`. `online` is worth nothing past `valid_until`.
+
+    `valid_for_s` is the same span for a listener that heard it fresh and does not trust two clocks to agree.
+    """
+
+    state: str
+    node: str
+    session: int
+    version: str
+    time: str
+    valid_until: str = ""
+    valid_for_s: int = 0
+
+
+@dataclass(slots=True)
+class _Sent:
+    entry: Entry
+    acked: bool = False
+
+
+class Publisher:
+    """Owns the link. Lives in the event loop; only `run` waits for the broker.
+
+    `brokers` of the settings are tried in order, again from the first after each loss.
+    """
+
+    def __init__(
+        self,
+        mqtt: MqttSettings,
+        topics: Topics,
+        node: Node,
+        source: Source,
+        clock: Clock,
+        rng: Random,
+        backoff: Backoff = Backoff(),
+        republish: int = REPUBLISH,
+    ) -> None:
+        ensure(republish >= 0, "a window of entries is not negative")
+        self._mqtt = mqtt
+        self._topics = topics
+        self._node = node
+        self._source = source
+        self._clock = clock
+        self._rng = rng
+        self._backoff = backoff
+        self._republish = republish
+
+        self._cursor = self._saved_cursor = self._newest = self._highest_sent = source.cursor()
+        self._sent = self._cursor
+        self._unread = True  # the journal may hold entries past `_sent`
+        self._in_flight: deque[_Sent] = deque()
+        self._wake = asyncio.Event()
+        self._waiting_since_ns = clock.stamp().mono_ns
+
+        self._retained: dict[str, bytes] = {}
+        self._dirty: dict[str, None] = {}  # an ordered set: first changed, first published
+        self._retained_wake = asyncio.Event()
+        self._last_ids: dict[str, int] = {}  # table -> entry that its `last` came from
+
+        self._link: MqttLink | None = None
+        self._broker = ""
+        self._suspect = True  # the broker may have lost what it acknowledged
+        self._repeat_until = 0
+        self._repeated = asyncio.Event()
+        self._failures = 0
+        self._short_links = 0
+        self._down = False
+        self._closing = False
+        self._settled = asyncio.Event()
+        self._leave = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._links = self._publishes = self._repeats = 0
+        self._last_error = ""
+
+    @property
+    def stats(self) -> PublisherStats:
+        """How it goes, now."""
+        queue = max(0, self._newest - self._cursor)
+        waited_ns = self._clock.stamp().mono_ns - self._waiting_since_ns
+        return PublisherStats(
+            connected=self._link is not None,
+            broker=self._broker,
+            session_present=self._link is not None and self._link.session_present,
+            cursor=self._cursor,
+            queue=queue,
+            waiting_ms=waited_ns // NS_PER_MS if queue else 0,
+            links=self._links,
+            publishes=self._publishes,
+            repeats=self._repeats,
+            last_error=self._last_error,
+        )
+
+    def notify(self, entries: Sequence[Entry]) -> None:
+        """Entries are durable in the journal: publish them.
+
+        When the publisher is caught up they go to the socket before this returns; otherwise they are read
+        from the journal when their turn comes. Told of the journal's newest entry at a start, it has `queue`
+        right before there is a link.
+        """
+        fresh = [entry for entry in entries if entry.id > self._sent]
+        if not fresh:
+            return
+        if self._newest <= self._cursor:
+            self._waiting_since_ns = self._clock.stamp().mono_ns
+        self._newest = max(self._newest, fresh[-1].id)
+        link = self._link
+        for entry in fresh:
+            if link is None or entry.id != self._sent + 1 or not self._room(link):
+                self._unread = True
+                break
+            self._send(link, entry)
+        self._note_settled()
+        self._wake.set()
+
+    def set_retained(self, topic: str, payload: bytes) -> None:
+        """Publish the latest payload of a retained topic, and again after a restart of the broker."""
+        if self._retained.get(topic) == payload:
+            return
+        self._retained[topic] = payload
+        self._dirty[topic] = None
+        self._note_settled()
+        self._retained_wake.set()
+
+    async def run(self) -> None:
+        """Keep a link and the stream until cancelled or closed. Raises only errors of the journal or ours.
+
+        Cancelled without `close`, it drops the line, and the will says `offline`.
+        """
+        try:
+            while not self._closing:
+                cause = await self._try_brokers()
+                if not self._closing:
+                    await self._pause(cause)
+        finally:
+            self._settled.set()
+            self._ended.set()
+
+    async def close(self, deadline_s: float) -> None:
+        """Wait at most `deadline_s` for the last acknowledgements, say `offline` and disconnect: `run` ends.
+
+        Without a link it returns at once: the journal keeps what is left, and the will has spoken.
+        """
+        self._closing = True
+        self._note_settled()
+        if self._link is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._settled.wait(), deadline_s)
+        self._leave.set()
+        if self._link is not None:
+            await self._ended.wait()
+
+    # -- links -----------------------------------------------------------------------------------------------
+
+    async def _try_brokers(self) -> Cause:
+        """Try the brokers in order until one gave a link; returns when that is lost, or none was had."""
+        links, cause = self._links, Cause.UNREACHABLE
+        for broker in self._mqtt.brokers:
+            try:
+                await self._use(broker)
+            except LinkError as error:
+                cause = self._lost(broker, error)
+            if self._links > links or self._closing:
+                break
+        return cause
+
+    async def _use(self, broker: str) -> None:
+        will = Will(self._topics.node_status(self._node.name), self._status("offline"))
+        async with MqttLink(self._mqtt, broker, will) as link:
+            self._links += 1
+            began_ns = self._clock.stamp().mono_ns
+            try:
+                await self._publish_aside(link, will.topic, self._status("online"))
+                self._resume(link, broker)
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(link.wait_lost(), name="publisher-link")
+                    tasks.create_task(self._stream(link), name="publisher-stream")
+                    tasks.create_task(self._publish_retained(link), name="publisher-retained")
+                    tasks.create_task(self._beat(link), name="publisher-beat")
+                    tasks.create_task(self._say_goodbye(link), name="publisher-goodbye")
+            except* LinkError:
+                pass  # raised below: whichever task met it first, the link has one reason
+            finally:
+                self._link = None
+                self._in_flight.clear()
+                self._save_cursor()
+                lived_ns = self._clock.stamp().mono_ns - began_ns
+                short = link.session_present and lived_ns < SHORT_LINK_S * NS_PER_S
+                self._short_links = self._short_links + 1 if short else 0
+            raise link.error or LinkError(Cause.LEFT)
+
+    def _resume(self, link: MqttLink, broker: str) -> None:
+        """A new link stands: begin at the cursor, or before it where the broker may have lost what it had."""
+        self._suspect |= not link.session_present or broker != self._broker
+        if self._suspect:
+            self._dirty.update(dict.fromkeys(self._retained))
+        self._sent = max(0, self._cursor - self._republish) if self._suspect else self._cursor
+        self._repeat_until = self._cursor
+        self._repeated.clear()
+        self._unread = True
+        self._down = False
+        self._broker = broker
+        self._link = link
+        repeat = self._cursor - self._sent
+        _LOG.info("broker_connected", broker=broker, session_present=link.session_present, repeat=repeat)
+
+    def _lost(self, broker: str, error: LinkError) -> Cause:
+        """Account for a link that ended or was never made; log only the step from up to down."""
+        cause = error.cause
+        if cause in {Cause.CLOSED, Cause.REFUSED, Cause.UNREACHABLE}:
+            self._suspect = True
+        if cause is not Cause.CLOSED:
+            self._short_links = 0
+        elif self._short_links >= SHORT_LINKS:
+            cause = Cause.TAKEN_OVER
+        if cause is Cause.LEFT:
+            return cause
+        self._last_error = str(cause)
+        if not self._down:
+            self._down = True
+            log = _LOG.error if cause is Cause.TAKEN_OVER else _LOG.warning
+            log("broker_lost", broker=broker, cause=str(cause), detail=error.detail, cursor=self._cursor)
+        return cause
+
+    async def _pause(self, cause: Cause) -> None:
+        longest_s = min(self._backoff.max_s, self._backoff.first_s * 2 ** min(self._failures, 30))
+        if cause is Cause.TAKEN_OVER:
+            longest_s = self._backoff.taken_over_s
+        self._failures += 1
+        pause_ns = int(longest_s * self._rng.uniform(0.5, 1.0) * NS_PER_S)
+        await self._clock.sleep_until(self._clock.stamp().mono_ns + pause_ns)
+
+    # -- records ---------------------------------------------------------------------------------------------
+
+    async def _stream(self, link: MqttLink) -> None:
+        while True:
+            self._wake.clear()
+            self._fill(link)
+            self._save_cursor()
+            await self._wake.wait()
+
+    def _fill(self, link: MqttLink) -> None:
+        """Send from the journal. Waits for half a window to be free, so that a backlog is read in batches."""
+        while self._unread and self._room(link) * 2 >= self._window(link):
+            room = self._room(link)
+            entries = self._source.entries_after(self._sent, room)
+            for entry in entries:
+                self._send(link, entry)
+            self._unread = len(entries) == room
+        if not self._unread and not self._in_flight:
+            self._end_repeats()
+        self._note_settled()
+
+    def _window(self, link: MqttLink) -> int:
+        return max(1, link.window - 1)  # one is left for retained topics and the heartbeat
+
+    def _room(self, link: MqttLink) -> int:
+        return min(self._window(link) - len(self._in_flight), link.room)
+
+    def _send(self, link: MqttLink, entry: Entry) -> None:
+        sent = _Sent(entry)
+        self._in_flight.append(sent)
+        self._sent = entry.id
+        self._newest = max(self._newest, entry.id)
+        self._publishes += 1
+        self._repeats += entry.id <= self._highest_sent
+        self._highest_sent = max(self._highest_sent, entry.id)
+        link.send(
+            self._topics.record(entry.table, entry.kind),
+            entry.envelope,
+            acked=partial(self._acknowledged, sent),
+        )
+
+    def _acknowledged(self, sent: _Sent) -> None:
+        """Mark one PUBACK; the cursor passes what is acknowledged without a hole."""
+        sent.acked = True
+        self._failures = 0
+        while self._in_flight and self._in_flight[0].acked:
+            entry = self._in_flight.popleft().entry
+            if entry.id > self._cursor:
+                self._cursor = entry.id
+                self._waiting_since_ns = self._clock.stamp().mono_ns
+            if entry.final and entry.id > self._last_ids.get(entry.table, 0):
+                self._last_ids[entry.table] = entry.id
+                self.set_retained(self._topics.last(entry.table), entry.envelope)
+            if entry.id >= self._repeat_until:
+                self._end_repeats()
+        self._wake.set()
+
+    def _end_repeats(self) -> None:
+        self._suspect = False
+        self._repeated.set()
+
+    def _save_cursor(self) -> None:
+        if self._saved_cursor != self._cursor:
+            self._source.set_cursor(self._cursor)
+            self._saved_cursor = self._cursor
+
+    def _note_settled(self) -> None:
+        if self._closing and self._cursor >= self._newest and not self._unread and not self._dirty:
+            self._settled.set()
+
+    # -- retained topics and status --------------------------------------------------------------------------
+
+    async def _publish_retained(self, link: MqttLink) -> None:
+        """Sweep the changed topics, one publish at a time, so that the records keep the line."""
+        await self._repeated.wait()  # or `last` would step through old results again
+        while True:
+            self._retained_wake.clear()
+            for topic in tuple(self._dirty):
+                payload = self._retained[topic]
+                await self._publish_aside(link, topic, payload)
+                if self._retained[topic] is payload:
+                    del self._dirty[topic]
+            self._note_settled()
+            await self._clock.sleep_until(self._clock.stamp().mono_ns + int(RETAINED_EVERY_S * NS_PER_S))
+            if not self._dirty:
+                await self._retained_wake.wait()
+
+    async def _beat(self, link: MqttLink) -> None:
+        """Refresh `online`. The deadline of its PUBACK also finds a dead line within 2 keepalives."""
+        while True:
+            await self._clock.sleep_until(self._clock.stamp().mono_ns + self._mqtt.keepalive_s * NS_PER_S)
+            if self._closing:
+                return
+            await self._publish_aside(link, self._topics.node_status(self._node.name), self._status("online"))
+            self._failures = 0
+
+    async def _say_goodbye(self, link: MqttLink) -> None:
+        await self._leave.wait()
+        await self._publish_aside(link, self._topics.node_status(self._node.name), self._status("offline"))
+        await link.disconnect()
+
+    async def _publish_aside(self, link: MqttLink, topic: str, payload: bytes) -> None:
+        """Publish something retained; the stream may have waited for its place."""
+        await link.publish(topic, payload, retain=True)
+        self._wake.set()
+
+    def _status(self, state: str) -> bytes:
+        now_ns = self._clock.stamp().utc_ns
+        valid_for_s = VALID_BEATS * self._mqtt.keepalive_s if state == "online" else 0
+        status = NodeStatus(
+            state=state,
+            node=self._node.name,
+            session=self._node.session,
+            version=self._node.version,
+            time=iso_utc(now_ns),
+            valid_until=iso_utc(now_ns + valid_for_s * NS_PER_S) if valid_for_s else "",
+            valid_for_s=valid_for_s,
+        )
+        return msgspec.json.encode(status)

@@ -1,0 +1,280 @@
+"""One gaming table in the event loop: its devices, the engine, the timer, and what displays are told.
+
+session --frames--> engine --records--> writer        nothing here waits: not for disks, not for brokers
+             '--bytes--> session
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from random import Random
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from dollyd.daemon.clock import Clock
+from dollyd.daemon.core.events import Restarted, TableOpened
+from dollyd.daemon.core.record import Kind, ResultBody
+from dollyd.daemon.core.round import phase
+from dollyd.daemon.core.stamp import NS_PER_S, Stamp, iso_utc
+from dollyd.daemon.core.state import Mark, Round, Table
+from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house
+from dollyd.daemon.journal import Tail
+from dollyd.daemon.session import DeviceSession
+from dollyd.daemon.settings import DeviceSettings, TableSettings
+from dollyd.daemon.writer import Draft
+from dollyd.drivers.framing import AnyFrame, BadFrame
+from dollyd.drivers.spec import Status
+from dollyd.drivers.transports.serial import SerialSettings, SerialTransport
+
+OUTCOMES_SHOWN = 20
+_LIVE = frozenset({Status.READY, Status.FAULT, Status.WRONG_DEVICE})
+"""States in which a device was heard within its last three periods."""
+
+
+class RecordSink(Protocol):
+    """Where records go; never waits. Raises `JournalError` when nothing more can be taken."""
+
+    def submit(self, draft: Draft, /) -> None:
+        """Take a record."""
+        ...
+
+
+def serial_transport(device: DeviceSettings) -> SerialTransport:
+    """The port of a device as its driver and the configuration ask."""
+    defaults, section = device.driver.serial, device.section
+    return SerialTransport(
+        SerialSettings(
+            port=section.port,
+            baud=section.baud or defaults.baud,
+            bytesize=defaults.bytesize,
+            parity=defaults.parity,
+            stopbits=defaults.stopbits,
+            dtr=defaults.dtr if section.dtr is None else section.dtr,
+            rts=defaults.rts if section.rts is None else section.rts,
+        )
+    )
+
+
+class _DeviceSink:
+    """What a device session says, as inputs of the engine."""
+
+    def __init__(self, runner: TableRunner, device: str) -> None:
+        self._runner = runner
+        self._device = device
+
+    def opened(self) -> None:
+        """A connection begins."""
+        self._runner.feed(Op.OPEN, self._device)
+
+    def received(self, frames: list[AnyFrame]) -> bool:
+        """Frames came; tells whether the device is being understood."""
+        for frame in frames:
+            op = Op.BAD_FRAME if isinstance(frame, BadFrame) else Op.FRAME
+            self._runner.feed(op, self._device, frame.raw.decode("latin-1"))
+        return self._runner.engine.protocols[self._device].status in _LIVE
+
+    def lost(self, cause: str) -> None:
+        """The connection ended."""
+        self._runner.feed(Op.LOST, self._device, cause)
+
+
+class TableRunner:
+    """Runs one table. `on_change` is called when what displays show may have changed."""
+
+    def __init__(
+        self,
+        settings: TableSettings,
+        records: RecordSink,
+        clock: Clock,
+        random: Random,
+        on_change: Callable[[TableRunner], None],
+    ) -> None:
+        self.name = settings.setup.table
+        self.settings = settings
+        self.sessions: dict[str, DeviceSession] = {}
+        protocols = {name: device.driver.protocol(device.setup) for name, device in settings.devices.items()}
+        self.engine = Engine(settings.setup, protocols)
+        self._records = records
+        self._clock = clock
+        self._random = random
+        self._on_change = on_change
+        self._outcomes: deque[dict[str, Any]] = deque(maxlen=OUTCOMES_SHOWN)
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+        self._log = structlog.get_logger().bind(table=self.name)
+
+    # --- life ----------------------------------------------------------------------------------------
+
+    def start(self, tail: Tail | None) -> None:
+        """Take up where the journal ends; without a journaled session the table is opened."""
+        at = self._clock.stamp()
+        if tail is not None:
+            self.engine = Engine(self.settings.setup, self.engine.protocols, restored(tail, self._clock))
+            for payload in tail.results:
+                self._show(payload["round"], payload["body"]["outcome"])
+            self._take(house(Restarted(tail.last_utc), at))
+        if not self.engine.table.open:
+            self._take(house(TableOpened("configuration"), at))
+        for name, device in self.settings.devices.items():
+            self.sessions[name] = DeviceSession(
+                name,
+                serial_transport(device),
+                device.driver.framing(),
+                _DeviceSink(self, name),
+                clock=self._clock,
+                random=self._random,
+            )
+
+    def stop(self) -> None:
+        """End the timer; the sessions are ended by their tasks."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- inputs --------------------------------------------------------------------------------------
+
+    def feed(self, op: Op, device: str = "", text: str = "") -> None:
+        """One input, stamped now."""
+        self._take(Input(op, self._clock.stamp(), device, text))
+
+    def tell(self, item: Input) -> None:
+        """An input of the house: a clock step, a command."""
+        self._take(item)
+
+    def _take(self, item: Input) -> None:
+        before, statuses = self.engine.table, self._statuses()
+        output = self.engine.feed(item)
+        for record in output.records:
+            self._keep(record)
+        for device, data in output.send:
+            if device in self.sessions:
+                self.sessions[device].send(data)
+        for round_number in output.odds_wanted:
+            self._draw_odds(round_number)
+        if output.overflow:
+            for session in self.sessions.values():
+                session.drop("capture-overflow")
+        self._arm()
+        if self.engine.table is not before or self._statuses() != statuses:
+            self._on_change(self)
+
+    def _keep(self, record: NewRecord) -> None:
+        capture = record.capture or None
+        self._records.submit(Draft(self.name, record.kind, record.round, record.body, record.at, capture))
+        if record.kind in (Kind.UNRESOLVED, Kind.VOID, Kind.INCIDENT, Kind.GAP):
+            body = msgspec.json.decode(record.body)
+            self._log.info(
+                str(record.kind),
+                round=record.round,
+                why=body.get("rule") or body.get("what") or body.get("cause"),
+            )
+
+    def _draw_odds(self, round_number: int) -> None:
+        device = next((d.name for d in self.settings.setup.devices if d.role == "odds"), "")
+        self.feed(Op.DRAW, device, f"{round_number} {secrets.token_hex(8).upper()}")
+
+    def _arm(self) -> None:
+        """Have the engine ticked at its deadline; an earlier alarm than needed only arms again."""
+        due_ns = self.engine.deadline_ns()
+        if due_ns is None or (self._timer is not None and self._timer_ns <= due_ns):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ns = due_ns
+        delay_s = max(0, due_ns - self._clock.stamp().mono_ns) / NS_PER_S
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        due_ns = self.engine.deadline_ns()
+        if due_ns is not None and self._clock.stamp().mono_ns >= due_ns:
+            self.feed(Op.TICK)
+        else:
+            self._arm()
+
+    # --- what displays are told ----------------------------------------------------------------------
+
+    def written(self, kind: str, round_number: int, outcome: Mapping[str, Any]) -> None:
+        """A result is durable: now it may be shown."""
+        if kind == Kind.RESULT:
+            self._show(round_number, outcome)
+            self._on_change(self)
+
+    def _show(self, round_number: int, outcome: Mapping[str, Any]) -> None:
+        self._outcomes.append({"round": round_number, **outcome})
+
+    def state(self) -> bytes:
+        """The payload of `<table>/state`: nothing that helps to predict a draw."""
+        table, setup = self.engine.table, self.settings.setup
+        return msgspec.json.encode(
+            {
+                "table": self.name,
+                "game": setup.game.name,
+                "variant": setup.variant_name,
+                "phase": str(phase(table)),
+                "round": table.number,
+                "mode": "auto",
+                "blocked": table.blocked,
+                "devices": self._statuses(),
+                "last": list(self._outcomes),
+            }
+        )
+
+    def device(self, name: str) -> bytes:
+        """The payload of `<table>/device/<name>`."""
+        protocol, device = self.engine.protocols[name], self.settings.devices[name]
+        session = self.sessions.get(name)
+        return msgspec.json.encode(
+            {
+                "device": name,
+                "driver": device.driver.name,
+                "role": device.section.role,
+                "status": str(protocol.status),
+                "cause": session.cause if session else "",
+                "identity": dict(protocol.identity),
+                "frames": dict(protocol.counters),
+                "link": dict(session.counters) if session else {},
+            }
+        )
+
+    def _statuses(self) -> dict[str, str]:
+        return {name: str(protocol.status) for name, protocol in self.engine.protocols.items()}
+
+
+def restored(tail: Tail, clock: Clock) -> Table:
+    """The state of a table as its journal tells it; a round under way was interrupted."""
+    at = clock.stamp()
+    current = None
+    if tail.open_round is not None:
+        mark = Mark("restart-in-mid-round", at) if tail.unresolved else None
+        current = Round(tail.open_round, opened=None, interrupted=True, unresolved=mark)
+    return Table(
+        open=tail.session_open,
+        opened_at=_opened_at(tail, at) if tail.session_open else None,
+        number=tail.last_round,
+        round=current,
+        zeros=_zeros(tail.results),
+    )
+
+
+def _opened_at(tail: Tail, at: Stamp) -> Stamp:
+    """When the session began, as its record says; its monotonic time belongs to an earlier run."""
+    text = tail.session["body"]["opened_at"] if tail.session else iso_utc(at.utc_ns)
+    second, fraction = text.rstrip("Z").split(".")
+    return Stamp(
+        at.mono_ns, int(datetime.fromisoformat(f"{second}+00:00").timestamp()) * NS_PER_S + int(fraction)
+    )
+
+
+def _zeros(results: Sequence[Mapping[str, Any]]) -> int:
+    """Zeros in a row up to the last result, as its record counted them."""
+    if not results:
+        return 0
+    body = msgspec.convert(results[-1]["body"], ResultBody)
+    return body.zeros_in_a_row if isinstance(body.zeros_in_a_row, int) else 0

@@ -1,0 +1,133 @@
+"""The only place that builds a topic (design section 7). Root: `dolly/v1/<site>/`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dollyd.daemon.errors import ensure
+
+ANY = "+"
+"""MQTT's wildcard for one level; only filters may hold it."""
+NODE = "node"
+"""The level under which nodes speak; no table may be called so."""
+
+_NAME = re.compile(r"[a-z0-9-]{1,40}")
+
+
+def check_name(text: str) -> bool:
+    """Whether `text` can be one level of a topic: 1-40 of `a-z`, `0-9` and `-`; so never a wildcard.
+
+    Names from outside (configuration, consumers) are checked with this before a topic is built.
+    """
+    return _NAME.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics of one site. A name that `check_name` refuses raises `InvariantError`."""
+
+    site: str
+
+    def __post_init__(self) -> None:
+        ensure(check_name(self.site), f"site name {self.site!r} fits a topic")
+
+    def record(self, table: str, kind: str) -> str:
+        """The signed records of a table, in order: the stream that settlement reads."""
+        return self._table(table, "record", kind)
+
+    def last(self, table: str) -> str:
+        """Retained: the last final record of a table."""
+        return self._table(table, "last")
+
+    def state(self, table: str) -> str:
+        """Retained: plain JSON for people and displays."""
+        return self._table(table, "state")
+
+    def device(self, table: str, name: str) -> str:
+        """Retained: state, identity and counters of one device."""
+        return self._table(table, "device", name)
+
+    def command(self, table: str) -> str:
+        """Signed commands of operators."""
+        return self._table(table, "command")
+
+    def command_reply(self, table: str) -> str:
+        """Answers to commands that named no response topic."""
+        return self._table(table, "command", "reply")
+
+    def replay(self, table: str) -> str:
+        """Requests for records by sequence number."""
+        return self._table(table, "replay")
+
+    def replay_answer(self, table: str, consumer: str) -> str:
+        """Records sent again to one consumer that named no response topic."""
+        return self._table(table, "replay", consumer)
+
+    def ack(self, table: str, consumer: str) -> str:
+        """Retained: how far a consumer has come."""
+        return self._table(table, "ack", consumer)
+
+    def node_status(self, node: str) -> str:
+        """Retained: birth, heartbeat and death of a node; also its will."""
+        return self._node(node, "status")
+
+    def node_health(self, node: str) -> str:
+        """Retained: queues, journal, disk, clock, memory of a node."""
+        return self._node(node, "health")
+
+    def node_keys(self, node: str) -> str:
+        """Retained: the node's public keys (JWKS)."""
+        return self._node(node, "keys")
+
+    def every_record(self, table: str = ANY) -> str:
+        """Filter: records of all kinds, of one table or of all."""
+        return self._filter(table, "record", ANY)
+
+    def every_last(self) -> str:
+        """Filter: the last final record of every table."""
+        return self._filter(ANY, "last")
+
+    def every_state(self) -> str:
+        """Filter: the state of every table."""
+        return self._filter(ANY, "state")
+
+    def every_device(self, table: str = ANY) -> str:
+        """Filter: the devices of one table or of all."""
+        return self._filter(table, "device", ANY)
+
+    def every_ack(self, table: str = ANY) -> str:
+        """Filter: the watermarks of all consumers, of one table or of all."""
+        return self._filter(table, "ack", ANY)
+
+    def every_node_status(self) -> str:
+        """Filter: birth and death of every node."""
+        return self._join(NODE, ANY, "status")
+
+    def every_node_health(self) -> str:
+        """Filter: the health of every node."""
+        return self._join(NODE, ANY, "health")
+
+    def every_node_keys(self) -> str:
+        """Filter: the keys of every node."""
+        return self._join(NODE, ANY, "keys")
+
+    def _table(self, table: str, *rest: str) -> str:
+        ensure(table != NODE, f"no table is called {NODE!r}")
+        _check(table, *rest)
+        return self._join(table, *rest)
+
+    def _node(self, node: str, what: str) -> str:
+        _check(node)
+        return self._join(NODE, node, what)
+
+    def _filter(self, table: str, *rest: str) -> str:
+        return self._join(ANY, *rest) if table == ANY else f"{self._table(table, rest[0])}/{ANY}"
+
+    def _join(self, *levels: str) -> str:
+        return "/".join(("dolly", "v1", self.site, *levels))
+
+
+def _check(*names: str) -> None:
+    for name in names:
+        ensure(check_name(name), f"name {name!r} fits a topic")

@@ -1,0 +1,209 @@
+"""The writer: one thread that owns every chain, signs, and makes records durable.
+
+The event loop hands over drafts and never waits for a disk. Drafts that came while a commit was under way
+share the next one. Anything that goes wrong here stops the writer for good: a chain with a doubtful record
+is worse than a table that stands still.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import islice
+
+import msgspec
+
+from dollyd.daemon.clock import Clock, Quality
+from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, VERSION, KeyBody, Kind, Record, Time, encode
+from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, Stamp, iso_utc
+from dollyd.daemon.errors import JournalError, ensure
+from dollyd.daemon.journal import Entry, Journal, NewEntry, Tail
+from dollyd.daemon.journal_file import Damage
+from dollyd.daemon.signing import Signer
+
+_BATCH_MAX = 256
+"""Records that share a commit."""
+_QUALITY_FRESH_NS = NS_PER_S
+"""How long an answer to "how good is UTC" is good for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A decision of the core, on its way to become a record. `capture`: the raw frames behind it."""
+
+    table: str
+    kind: Kind
+    round: int
+    body: bytes
+    at: Stamp
+    capture: bytes | None = None
+
+
+@dataclass(slots=True)
+class _Chain:
+    """Where the next record of a table goes."""
+
+    name: str
+    seq: int
+    prev: str
+
+
+def chain_start(table: str, signer: Signer, at: Stamp, damage: Damage | None) -> Draft:
+    """The first record of a new chain: its key, and whether it takes a damaged journal's place."""
+    reason, previous = "new-journal", None
+    if damage is not None:
+        reason, previous = f"journal-damaged: {damage.path.name}", damage.last.get(table)
+    body = KeyBody(event="chain-start", jwk=signer.jwk, reason=reason)
+    if previous is not None:
+        body = msgspec.structs.replace(body, previous_chain=previous[0], previous_seq=previous[1])
+    return Draft(table, Kind.KEY, 0, encode(body), at)
+
+
+class Writer:
+    """Drafts in, durable entries out, in the order of `submit`."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        signer: Signer,
+        *,
+        site: str,
+        node: str,
+        clock: Clock,
+        on_written: Callable[[list[Entry]], None],
+        on_failure: Callable[[Exception], None],
+        queue_max: int = 10_000,
+    ) -> None:
+        """`on_written` and `on_failure` are called from the writer's thread; the latter once, as the last."""
+        self._journal = journal
+        self._signer = signer
+        self._site = site
+        self._node = node
+        self._clock = clock
+        self._on_written = on_written
+        self._on_failure = on_failure
+        self._queue_max = queue_max
+        self._chains: dict[str, _Chain] = {}
+        self._waiting: deque[Draft] = deque()
+        """Drafts that are not durable yet, those of the commit under way included."""
+        self._changed = threading.Condition()
+        self._closing = False
+        self._failed = False
+        self._quality = Quality(synchronised=False, error_bound_us=-1)
+        self._quality_until_ns = 0
+        # A daemon thread: a disk that hangs for ever must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name="journal-writer", daemon=True)
+
+    def start_chain(self, table: str, tail: Tail | None) -> str:
+        """Go on with the chain of `table`, or begin one (`tail` None: submit `chain_start` first).
+
+        Gives the chain's id. To be called before `start`.
+        """
+        ensure(not self._thread.is_alive(), "chains are started before the writer")
+        ensure(table not in self._chains, "a table has one chain")
+        if tail is None:
+            self._chains[table] = _Chain(secrets.token_hex(16), 0, NO_PREVIOUS)
+        else:
+            self._chains[table] = _Chain(tail.chain, tail.seq, tail.prev)
+        return self._chains[table].name
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def submit(self, draft: Draft) -> None:
+        """Hand over a draft; never waits for the disk. `JournalError` when full, failed or closed."""
+        with self._changed:
+            if self._failed or self._closing:
+                raise JournalError(f"the writer has {'failed' if self._failed else 'been closed'}")
+            if len(self._waiting) >= self._queue_max:
+                raise JournalError(f"{self._queue_max} records wait for the disk; no more are taken")
+            ensure(draft.table in self._chains, "a draft belongs to a table with a chain")
+            self._waiting.append(draft)
+            self._changed.notify()
+
+    def close(self, deadline_s: float = 5.0) -> None:
+        """Write what waits, then end the thread. `JournalError` when that takes longer than `deadline_s`."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread.ident is None:
+            return
+        self._thread.join(deadline_s)
+        if self._thread.is_alive():
+            raise JournalError(f"{self.depth} records were not written within {deadline_s} s")
+
+    @property
+    def depth(self) -> int:
+        """Drafts that are not durable yet."""
+        return len(self._waiting)
+
+    def oldest_ms(self, now: Stamp) -> int:
+        """How long the oldest of them has waited."""
+        with self._changed:
+            return max(0, now.mono_ns - self._waiting[0].at.mono_ns) // NS_PER_MS if self._waiting else 0
+
+    # --- the thread --------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while drafts := self._next_batch():
+                self._write(drafts)
+        except Exception as error:  # noqa: BLE001  # the thread's boundary: told, and nothing more is written
+            with self._changed:
+                self._failed = True
+            self._on_failure(error)
+
+    def _next_batch(self) -> list[Draft]:
+        """Wait for drafts; empty when closing and all is written."""
+        with self._changed:
+            while not self._waiting and not self._closing:
+                self._changed.wait()
+            return list(islice(self._waiting, _BATCH_MAX))
+
+    def _write(self, drafts: list[Draft]) -> None:
+        entries = self._journal.append([self._sign(draft) for draft in drafts])
+        with self._changed:
+            for _ in drafts:
+                self._waiting.popleft()
+        self._on_written(entries)
+
+    def _sign(self, draft: Draft) -> NewEntry:
+        chain = self._chains[draft.table]
+        ensure(chain.seq > 0 or draft.kind is Kind.KEY, "the first record of a chain is its key")
+        quality = self._quality_at(draft.at)
+        record = Record(
+            v=VERSION,
+            kind=draft.kind.value,
+            site=self._site,
+            node=self._node,
+            table=draft.table,
+            chain=chain.name,
+            seq=chain.seq + 1,
+            prev=chain.prev,
+            round=draft.round,
+            time=Time(
+                utc=iso_utc(draft.at.utc_ns),
+                monotonic_ns=draft.at.mono_ns,
+                boot=self._clock.boot,
+                synchronised=quality.synchronised,
+                error_bound_us=quality.error_bound_us,
+            ),
+            body=msgspec.Raw(draft.body),
+        )
+        envelope = self._signer.sign(encode(record))
+        chain.seq, chain.prev = record.seq, sha256(envelope).hexdigest()
+        final = draft.kind in FINAL_KINDS
+        return NewEntry(
+            draft.table, chain.name, record.seq, record.kind, draft.round, final, envelope, draft.capture
+        )
+
+    def _quality_at(self, at: Stamp) -> Quality:
+        if at.mono_ns >= self._quality_until_ns:
+            self._quality = self._clock.quality()
+            self._quality_until_ns = at.mono_ns + _QUALITY_FRESH_NS
+        return self._quality

@@ -1,0 +1,453 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Literal
+
+import pytest
+from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.errors import JournalError
+from dollyd.daemon.mqtt import Cause, MqttSettings
+from dollyd.daemon.publisher import Backoff, Node, Publisher
+from dollyd.daemon.topics import Topics
+from structlog.testing import capture_logs
+from tests.support.broker import Line, Listener, Mosquitto, free_port, listening, until
+
+TOPICS = Topics("hall")
+QUICK = Backoff(first_s=0.05, max_s=0.2, taken_over_s=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    id: int
+    table: str
+    kind: str
+    final: bool
+    envelope: bytes
+
+
+def record(id_: int) -> Record:
+    """Entry `id_` of a journal that two tables share; each third one ends a round."""
+    kind = ("round", "bets-closed", "result")[id_ % 3]
+    return Record(id_, f"t{id_ % 2}", kind, kind == "result", b'{"entry":%d,"pad":"%s"}' % (id_, b"x" * 1500))
+
+
+class Journal:
+    """A journal in memory that makes its entries when asked."""
+
+    def __init__(self, newest: int = 0) -> None:
+        self.newest = newest
+        self.kept = 0
+        self.reads = 0
+        self.broken = False
+
+    def append(self, count: int = 1) -> list[Record]:
+        first = self.newest + 1
+        self.newest += count
+        return [record(id_) for id_ in range(first, self.newest + 1)]
+
+    def entries_after(self, id_: int, limit: int, /) -> Sequence[Record]:
+        self.reads += 1
+        return [record(later) for later in range(id_ + 1, min(id_ + limit, self.newest) + 1)]
+
+    def cursor(self) -> int:
+        return self.kept
+
+    def set_cursor(self, id_: int, /) -> None:
+        if self.broken:
+            raise JournalError("no space left")
+        assert id_ > self.kept
+        self.kept = id_
+
+
+@pytest.fixture
+def broker() -> Iterator[Mosquitto]:
+    with Mosquitto() as running:
+        yield running
+
+
+def settings(*brokers: str) -> MqttSettings:
+    return MqttSettings(brokers, "node-1", keepalive_s=2, ack_deadline_s=0.5)
+
+
+def make(mqtt: MqttSettings, journal: Journal, session: int = 1, backoff: Backoff = QUICK) -> Publisher:
+    node = Node("node-1", "1.2.3", session)
+    return Publisher(mqtt, TOPICS, node, journal, SystemClock(), Random(7), backoff, republish=50)
+
+
+@asynccontextmanager
+async def running(publisher: Publisher) -> AsyncIterator[asyncio.Task[None]]:
+    """Cut off at the end of the block, unless it was closed."""
+    task = asyncio.create_task(publisher.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def entries(listener: Listener) -> list[int]:
+    return [json.loads(payload)["entry"] for payload in listener.payloads("/record/")]
+
+
+def without_repeats(ids: list[int]) -> list[int]:
+    return list(dict.fromkeys(ids))
+
+
+def statuses(listener: Listener) -> list[tuple[str, int]]:
+    return [
+        (status["state"], status["session"]) for status in map(json.loads, listener.payloads("/node-1/status"))
+    ]
+
+
+async def retained(broker: Mosquitto, topic: str) -> bytes:
+    async with listening(broker, topic) as listener:
+        await until(lambda: bool(listener.heard))
+        return listener.heard[0].payload
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+async def test_records_go_out_in_order_byte_for_byte(broker: Mosquitto, protocol: Literal["5", "3.1.1"]) -> None:
+    journal = Journal(newest=100)
+    publisher = make(replace(settings(broker.address), protocol=protocol), journal)
+    async with listening(broker, "dolly/#") as listener, running(publisher):
+        await until(lambda: journal.kept == 100)
+        for _ in range(100):
+            publisher.notify(journal.append())
+        await until(lambda: journal.kept == 200)
+        await until(lambda: len(entries(listener)) == 200)
+        await until(lambda: listener.payloads("/t0/last")[-1:] == [record(200 // 6 * 6 + 2 - 6 * (200 % 6 < 2)).envelope])
+    heard = [heard for heard in listener.heard if "/record/" in heard.topic]
+    assert [(one.topic, one.payload) for one in heard] == [
+        (TOPICS.record(one.table, one.kind), one.envelope) for one in map(record, range(1, 201))
+    ]
+    assert publisher.stats.repeats == 0
+
+
+async def test_the_fast_path_does_not_read_the_journal(broker: Mosquitto) -> None:
+    journal = Journal(newest=3)
+    publisher = make(settings(broker.address), journal)
+    async with running(publisher):
+        await until(lambda: journal.kept == 3)
+        reads = journal.reads
+        for batch in (1, 5, 1):
+            publisher.notify(journal.append(batch))
+            await until(lambda: journal.kept == journal.newest)
+        assert journal.reads == reads
+        assert publisher.stats.queue == 0
+
+
+async def test_a_burst_larger_than_the_window_is_read_from_the_journal(broker: Mosquitto) -> None:
+    journal = Journal()
+    publisher = make(settings(broker.address), journal)
+    async with listening(broker, "dolly/#") as listener, running(publisher):
+        await until(lambda: publisher.stats.connected)
+        publisher.notify(journal.append(1000))
+        await until(lambda: len(entries(listener)) == 1000)
+    assert entries(listener) == list(range(1, 1001))
+
+
+async def test_the_cursor_moves_on_puback_only(broker: Mosquitto) -> None:
+    journal = Journal()
+    publisher = make(replace(settings(broker.address), ack_deadline_s=5), journal)
+    async with running(publisher):
+        await until(lambda: publisher.stats.connected)
+        broker.pause()
+        publisher.notify(journal.append(3))
+        await asyncio.sleep(0.2)
+        stats = publisher.stats
+        assert (journal.kept, stats.queue, stats.waiting_ms >= 150) == (0, 3, True)
+        broker.resume()
+        await until(lambda: journal.kept == 3)
+        assert publisher.stats.waiting_ms == 0
+
+
+async def test_the_cursor_leaves_no_hole(broker: Mosquitto) -> None:
+    journal = Journal()
+    publisher = make(replace(settings(broker.address), ack_deadline_s=5), journal)
+    async with running(publisher):
+        await until(lambda: publisher.stats.connected)
+        broker.pause()
+        publisher.notify(journal.append(3))
+        first, second, third = publisher._in_flight
+        publisher._acknowledged(third)
+        publisher._acknowledged(second)
+        assert publisher.stats.cursor == 0
+        publisher._acknowledged(first)
+        assert publisher.stats.cursor == 3
+        broker.resume()
+
+
+async def test_b25_b28_a_frozen_broker_loses_and_reorders_nothing(broker: Mosquitto) -> None:
+    journal = Journal()
+    publisher = make(settings(broker.address), journal)
+    async with listening(broker, "dolly/#") as listener, running(publisher):
+        await until(lambda: publisher.stats.connected)
+        broker.pause()
+        publisher.notify(journal.append(100))  # the window fills
+        await until(lambda: publisher.stats.last_error == Cause.UNACKNOWLEDGED)
+        assert journal.kept == 0
+        broker.resume()
+        await until(lambda: journal.kept == 100)
+        await until(lambda: 100 in entries(listener))
+    assert without_repeats(entries(listener)) == list(range(1, 101))
+    assert publisher.stats.repeats == 19
+
+
+async def test_b31_kills_of_a_broker_with_an_old_memory_lose_nothing() -> None:
+    """Killed, it comes back with the session of its last save, and without what it acknowledged since."""
+    journal = Journal()
+    with Mosquitto(persistence=True) as broker:
+        publisher = make(settings(broker.address), journal)
+        async with listening(broker, "dolly/+/+/+/record/+") as listener, running(publisher):
+            await until(lambda: publisher.stats.connected)
+            broker.save()
+            for _ in range(3):
+                for _ in range(10):
+                    publisher.notify(journal.append())
+                    await asyncio.sleep(0.002)
+                broker.kill()
+                publisher.notify(journal.append(5))
+                broker.start()
+                await until(lambda: publisher.stats.session_present and journal.kept == journal.newest)
+            await until(lambda: len(set(entries(listener))) == 45)
+    assert without_repeats(entries(listener)) == list(range(1, 46))
+
+
+async def test_b31_a_broker_that_forgot_all_is_told_again(broker: Mosquitto) -> None:
+    journal = Journal(newest=100)
+    publisher = make(settings(broker.address), journal)
+    async with running(publisher):
+        publisher.set_retained(TOPICS.state("t0"), b"open")
+        await until(lambda: journal.kept == 100)
+        broker.kill()
+        await until(lambda: not publisher.stats.connected)
+        publisher.set_retained(TOPICS.state("t0"), b"closed")
+        broker.start()
+        async with listening(broker, "dolly/+/+/+/record/+") as listener:
+            await until(lambda: publisher.stats.connected and publisher.stats.links == 2)
+            await until(lambda: publisher.stats.repeats == 50)
+            await asyncio.sleep(0.1)
+        assert entries(listener)[-1:] == [100]
+        assert await retained(broker, TOPICS.state("t0")) == b"closed"
+        assert await retained(broker, TOPICS.last("t0")) == record(98).envelope
+        assert await retained(broker, TOPICS.last("t1")) == record(95).envelope
+        assert json.loads(await retained(broker, TOPICS.node_status("node-1")))["state"] == "online"
+
+
+async def test_last_never_steps_back_while_records_are_repeated(broker: Mosquitto) -> None:
+    journal = Journal(newest=60)
+    async with running(make(settings(broker.address), journal)):
+        await until(lambda: journal.kept == 60)
+    async with listening(broker, TOPICS.every_last()) as listener:
+        async with running(make(settings(broker.address), journal, session=2)) as task:
+            await until(lambda: len(listener.heard) >= 2)
+            await asyncio.sleep(0.1)
+            assert not task.done()
+    assert set(listener.payloads()) == {record(56).envelope, record(59).envelope}
+
+
+async def test_an_intact_broker_gets_no_repeats(broker: Mosquitto) -> None:
+    """A line that went dead is no sign of a broker's restart."""
+    journal = Journal(newest=30)
+    async with Line(broker) as line:
+        publisher = make(settings(f"127.0.0.1:{line.port}"), journal)
+        async with listening(broker, "dolly/+/+/+/record/+") as listener, running(publisher):
+            await until(lambda: journal.kept == 30)
+            line.open.clear()
+            await until(lambda: not publisher.stats.connected)
+            line.open.set()
+            publisher.notify(journal.append())
+            await until(lambda: journal.kept == 31)
+    assert entries(listener) == list(range(1, 32))
+    assert publisher.stats.repeats == 0
+
+
+async def test_b36_a_half_open_line_is_found_within_two_keepalives(broker: Mosquitto) -> None:
+    journal = Journal()
+    async with Line(broker) as line:
+        publisher = make(replace(settings(f"127.0.0.1:{line.port}"), keepalive_s=1), journal)
+        async with listening(broker, "dolly/#") as listener, running(publisher):
+            await until(lambda: publisher.stats.connected)
+            line.open.clear()  # nothing is being published: only the heartbeat can notice
+            await until(lambda: not publisher.stats.connected, within_s=2)
+            publisher.notify(journal.append(20))
+            line.open.set()
+            await until(lambda: journal.kept == 20)
+            await until(lambda: 20 in entries(listener))
+    assert without_repeats(entries(listener)) == list(range(1, 21))
+
+
+async def test_b27_a_long_outage_costs_no_memory_and_few_log_lines() -> None:
+    with Mosquitto(started=False) as broker:
+        journal = Journal()
+        publisher = make(settings(broker.address), journal)
+        with capture_logs() as logs:
+            async with running(publisher):
+                tracemalloc.start()
+                for minute in range(300):
+                    publisher.notify(journal.append(100))
+                    publisher.set_retained(TOPICS.state("t0"), b"%d" % minute)
+                    await asyncio.sleep(0.003)
+                held_bytes, _peak = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+                assert held_bytes < 200_000
+                stats = publisher.stats
+                assert (stats.connected, stats.queue, journal.reads) == (False, 30_000, 0)
+                assert stats.last_error == Cause.REFUSED
+                assert [log["event"] for log in logs] == ["broker_lost"]
+                journal.kept = publisher._cursor = 28_000
+                async with deferred_start(broker), listening_later(broker) as listener:
+                    await until(lambda: journal.kept == 30_000, within_s=20)
+                    await until(lambda: 30_000 in entries(listener))
+        assert [log["event"] for log in logs] == ["broker_lost", "broker_connected"]
+
+
+@asynccontextmanager
+async def deferred_start(broker: Mosquitto) -> AsyncIterator[None]:
+    broker.start()
+    yield
+
+
+def listening_later(broker: Mosquitto) -> Any:
+    return listening(broker, "dolly/+/+/+/record/+")
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+async def test_b33_two_with_one_client_id_do_not_flap(broker: Mosquitto, protocol: Literal["5", "3.1.1"]) -> None:
+    mqtt = replace(settings(broker.address), protocol=protocol)
+    mine, other = make(mqtt, Journal()), make(mqtt, Journal(), session=9)
+    with capture_logs() as logs:
+        async with listening(broker, TOPICS.every_node_status()) as listener:
+            async with running(mine), running(other):
+                await until(lambda: Cause.TAKEN_OVER in {mine.stats.last_error, other.stats.last_error})
+                heard = len(listener.heard)
+                await asyncio.sleep(1)
+                assert len(listener.heard) <= heard + 2
+    assert sum(log["log_level"] == "error" for log in logs) == 1
+
+
+async def test_b34_birth_and_will_carry_the_session_number(broker: Mosquitto) -> None:
+    async with listening(broker, TOPICS.every_node_status()) as listener:
+        async with running(make(settings(broker.address), Journal(), session=41)) as task:
+            await until(lambda: statuses(listener) == [("online", 41)])
+            task.cancel()  # without a goodbye
+            await until(lambda: statuses(listener)[-1] == ("offline", 41))
+        async with running(make(settings(broker.address), Journal(), session=42)):
+            await until(lambda: statuses(listener)[-1] == ("online", 42))
+    assert await retained(broker, TOPICS.node_status("node-1")) == listener.heard[2].payload
+
+
+async def test_b35_online_is_refreshed_and_ends_by_itself(broker: Mosquitto) -> None:
+    publisher = make(replace(settings(broker.address), keepalive_s=1), Journal())
+    async with listening(broker, TOPICS.every_node_status()) as listener, running(publisher):
+        await until(lambda: len(listener.heard) == 2)
+    first, second = map(json.loads, listener.payloads())
+    assert (first["state"], first["version"], first["valid_for_s"]) == ("online", "1.2.3", 3)
+    assert first["time"] < second["time"] < first["valid_until"] < second["valid_until"]
+    assert listener.heard[1].at_s - listener.heard[0].at_s == pytest.approx(1, abs=0.3)
+
+
+async def test_a_changing_state_is_coalesced(broker: Mosquitto) -> None:
+    publisher = make(settings(broker.address), Journal())
+    topic = TOPICS.state("t0")
+    async with listening(broker, topic) as listener, running(publisher):
+        await until(lambda: publisher.stats.connected)
+        for number in range(200):
+            publisher.set_retained(topic, b"%d" % number)
+            await asyncio.sleep(0.001)
+        await until(lambda: b"199" in listener.payloads())
+    assert len(listener.heard) <= 12
+    assert listener.payloads() == sorted(listener.payloads(), key=int)
+
+
+async def test_the_second_broker_is_used_while_the_first_is_down(broker: Mosquitto) -> None:
+    nowhere = f"127.0.0.1:{free_port()}"
+    journal = Journal(newest=5)
+    publisher = make(settings(nowhere, broker.address), journal)
+    async with running(publisher):
+        await until(lambda: journal.kept == 5)
+        assert publisher.stats.broker == broker.address
+
+
+async def test_close_flushes_and_says_offline(broker: Mosquitto) -> None:
+    journal = Journal()
+    publisher = make(settings(broker.address), journal, session=5)
+    async with listening(broker, "dolly/#") as listener, running(publisher) as task:
+        await until(lambda: publisher.stats.connected)
+        publisher.notify(journal.append(300))
+        publisher.set_retained(TOPICS.state("t0"), b"closed")
+        await publisher.close(deadline_s=5)
+        await asyncio.wait_for(task, 1)
+        await until(lambda: statuses(listener)[-1] == ("offline", 5))
+        assert len(entries(listener)) == journal.kept == 300
+        assert listener.payloads("/t0/state") == [b"closed"]
+        await asyncio.sleep(0.1)
+    assert [state for state, _session in statuses(listener)] == ["online", "offline"]  # and no will
+
+
+async def test_close_keeps_its_deadline(broker: Mosquitto) -> None:
+    loop = asyncio.get_running_loop()
+    for stopped in (broker.pause, broker.kill):
+        journal = Journal()
+        publisher = make(settings(broker.address), journal)
+        async with running(publisher):
+            await until(lambda: publisher.stats.connected)
+            stopped()
+            publisher.notify(journal.append(10))
+            began_s = loop.time()
+            await publisher.close(deadline_s=0.2)
+            assert loop.time() - began_s < 1.5
+        broker.resume()
+
+
+async def test_a_cursor_that_cannot_be_kept_ends_the_publisher(broker: Mosquitto) -> None:
+    journal = Journal(newest=1)
+    journal.broken = True
+    publisher = make(settings(broker.address), journal)
+    with pytest.raises(ExceptionGroup) as caught:
+        await asyncio.wait_for(publisher.run(), 5)
+    assert caught.group_contains(JournalError)
+
+
+async def test_a_refused_publish_moves_no_cursor() -> None:
+    with Mosquitto(started=False) as broker:
+        (broker.directory / "acl").write_text(f"topic write {TOPICS.node_status('node-1')}\n")
+        broker.configure(f"acl_file {broker.directory}/acl")
+        broker.start()
+        journal = Journal(newest=2)
+        publisher = make(settings(broker.address), journal)
+        async with running(publisher):
+            await until(lambda: publisher.stats.last_error == Cause.DENIED)
+            await until(lambda: publisher.stats.links > 2)
+    assert journal.kept == 0
+
+
+def test_pauses_grow_to_a_cap_and_differ() -> None:
+    class Asked(SystemClock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pauses_s: list[float] = []
+
+        async def sleep_until(self, mono_ns: int) -> None:
+            self.pauses_s.append((mono_ns - self.stamp().mono_ns) / 1e9)
+
+    async def pauses(seed: int) -> list[float]:
+        clock = Asked()
+        node = Node("n", "1", 1)
+        publisher = Publisher(settings("b"), TOPICS, node, Journal(), clock, Random(seed), Backoff(1, 8, 60))
+        for _ in range(40):
+            await publisher._pause(Cause.REFUSED)
+        await publisher._pause(Cause.TAKEN_OVER)
+        return clock.pauses_s
+
+    one, other = asyncio.run(pauses(1)), asyncio.run(pauses(2))
+    for pause_s, longest_s in zip(one, itertools.chain((1, 2, 4), [8] * 37, (60,)), strict=True):
+        assert longest_s * 0.45 < pause_s <= longest_s
+    assert one != other
