@@ -1,4 +1,4 @@
-"""How far each consumer of the journal has sent: a few bytes in a file of their own, next to the journal.
+"""How far a consumer of the journal has come: a few bytes in a file of their own, next to the journal.
 
 A cursor is overwritten in place, without fsync: a power cut may put it back, and records are sent again.
 In the data base it would cost a commit each time, and wait behind the writer's.
@@ -12,14 +12,15 @@ from pathlib import Path
 
 from dollyd.daemon.errors import JournalError
 
+PUBLISHER = "publisher"
+"""How far records were sent to the broker. A journal that ends before it has lost some."""
 _DIGITS = 20
 _TEXT = re.compile(rb"\d{%d}\n" % _DIGITS)
 
 
-def cursor_files(journal: Path) -> dict[str, Path]:
-    """The cursor files of a journal by name of the cursor."""
-    prefix = f"{journal.name}.cursor-"
-    return {file.name.removeprefix(prefix): file for file in sorted(journal.parent.glob(f"{prefix}*"))}
+def cursor_path(journal: Path, name: str) -> Path:
+    """The file of one cursor."""
+    return journal.with_name(f"{journal.name}.cursor-{name}")
 
 
 def read_cursor(file: Path) -> int:
@@ -40,22 +41,21 @@ class Cursors:
 
     def get(self, name: str) -> int:
         """`id` of the newest entry that `name` has sent, 0 for none."""
-        return read_cursor(self._path(name))
+        return read_cursor(cursor_path(self._journal, name))
 
     def set(self, name: str, id_: int) -> None:
         """Remember that `name` has sent all entries up to `id_`. `JournalError` where the disk refuses."""
         try:
             if name not in self._files:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-                self._files[name] = os.open(self._path(name), flags, 0o640)
+                self._files[name] = os.open(cursor_path(self._journal, name), flags, 0o640)
             os.pwrite(self._files[name], b"%0*d\n" % (_DIGITS, id_), 0)
         except OSError as error:
-            raise JournalError(f"{self._path(name)}: cannot be written: {error.strerror}") from error
+            raise JournalError(
+                f"{cursor_path(self._journal, name)}: cannot be written: {error.strerror}"
+            ) from error
 
     def close(self) -> None:
         """Close the files."""
         while self._files:
             os.close(self._files.popitem()[1])
-
-    def _path(self, name: str) -> Path:
-        return self._journal.with_name(f"{self._journal.name}.cursor-{name}")

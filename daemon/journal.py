@@ -118,7 +118,7 @@ class Journal:
         self._write_lock = threading.Lock()
         self._last_id = self.last_id
         self._captured_bytes = self._number("SELECT ifnull(max(upto), 0) FROM capture")
-        self._chain_ids: dict[str, int] = dict(self._rows("SELECT name, id FROM chain"))  # type: ignore[arg-type]  # rows of 2
+        self._chain_ids: dict[str, int] = dict(self._rows("SELECT name, id FROM chain"))
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False) -> Self:

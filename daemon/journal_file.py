@@ -21,8 +21,9 @@ import msgspec
 
 from dollyd.client.jws import EnvelopeError, parse_envelope
 from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, Record
-from dollyd.daemon.cursors import cursor_files, read_cursor
+from dollyd.daemon.cursors import PUBLISHER, cursor_path, read_cursor
 from dollyd.daemon.errors import JournalError
+from dollyd.daemon.files import sync_directory
 
 _VERSION = 1
 _APPLICATION_ID = 0x444F4C59
@@ -220,11 +221,11 @@ def _record(table: str, seq: int, envelope: bytes) -> Record:
 
 
 def _check_nothing_lost(path: Path, connection: sqlite3.Connection) -> None:
-    # SQLite takes the end of a torn WAL for the end of the data and says nothing; the cursors know better.
+    # SQLite takes the end of a torn WAL for the end of the data and says nothing.
     (newest,) = connection.execute("SELECT ifnull(max(id), 0) FROM entry").fetchone()
-    for name, file in cursor_files(path).items():
-        if read_cursor(file) > newest:
-            raise _DamagedError(f"it ends at entry {newest}, but {name} has sent entry {read_cursor(file)}")
+    sent = read_cursor(cursor_path(path, PUBLISHER))
+    if sent > newest:
+        raise _DamagedError(f"it ends at entry {newest}, but entry {sent} has been sent")
 
 
 def _put_aside(path: Path, why: str, last: dict[str, tuple[str, int]]) -> Damage:
@@ -241,8 +242,8 @@ def _put_aside(path: Path, why: str, last: dict[str, tuple[str, int]]) -> Damage
 
 def _files(path: Path) -> list[Path]:
     """The files of a journal, the main one first."""
-    candidates = (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm"))
-    return [file for file in (*candidates, *cursor_files(path).values()) if file.exists()]
+    side_files = [path.with_name(path.name + ending) for ending in ("-wal", "-shm")]
+    return [file for file in (path, *side_files, cursor_path(path, PUBLISHER)) if file.exists()]
 
 
 def _put_aside_before(path: Path) -> Damage | None:
@@ -250,12 +251,3 @@ def _put_aside_before(path: Path) -> Damage | None:
     name = re.compile(re.escape(path.name) + r"\.damaged-\d{8}T\d{6}Z(_\d+)?")
     earlier = [file for file in path.parent.iterdir() if name.fullmatch(file.name)]
     return Damage(max(earlier), "it was put aside before") if earlier else None
-
-
-def sync_directory(path: Path) -> None:
-    """Make new and renamed names in a directory durable."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from dollyd.client.jws import b64url, protected_header, public_jwk
 from dollyd.daemon.errors import ConfigError, SigningError
+from dollyd.daemon.files import sync_directory
 
 _KEY_FILE_MAX_BYTES = 4096
 """An Ed25519 key in PEM has about 120 bytes."""
@@ -65,7 +66,7 @@ def new_key(path: Path) -> Signer:
             out.write(pem)
             out.flush()
             os.fsync(out.fileno())
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
     except OSError as error:
         path.unlink(missing_ok=True)
         raise SigningError(f"{path}: cannot be written: {error.strerror}") from error
@@ -109,11 +110,3 @@ def _bits_of_others(path: Path) -> int:
     # the directory around it is closed to everybody else.
     in_credentials = str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY")
     return stat.S_IRWXO if in_credentials else stat.S_IRWXG | stat.S_IRWXO
-
-
-def _sync_directory(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -150,6 +150,16 @@ def test_a_record_signed_anew_breaks_the_chain_behind_it() -> None:
     assert _whys(verify_envelopes(data)) == [(6, "its prev is not the digest of record 5")]
 
 
+def test_a_number_that_nobody_signed_moves_nothing() -> None:
+    maker = _chain()
+    stranger = ChainMaker(by=signer(2))
+    forged = stranger.add(Kind.INCIDENT, header={"seq": 1000})
+    data = [*maker.envelopes[:7], forged, *maker.envelopes[7:]]
+    report = verify_envelopes(data, keys(signer()))
+    assert {problem.at for problem in report.problems} == {8}
+    assert report.heads[maker.chain].seq == 16
+
+
 def test_a_changed_payload_is_found_by_its_signature() -> None:
     maker = _chain()
     data = maker.envelopes

@@ -277,21 +277,22 @@ def test_cursors_survive_a_restart(path: Path) -> None:
     maker = ChainMaker().begin().play(1, 5)
     journal = Journal.open(path)
     journal.append(maker.entries)
-    assert journal.cursor("mqtt") == 0
+    assert journal.cursor("publisher") == 0
     for id_ in (3, 12, 7):
-        journal.set_cursor("mqtt", id_)
-    journal.set_cursor("export", 1)
+        journal.set_cursor("publisher", id_)
+    journal.set_cursor("runs", 1000)  # a counter of its owner, no place in the journal
     journal.close()
     journal = Journal.open(path)
-    assert (journal.cursor("mqtt"), journal.cursor("export")) == (7, 1)
+    assert (journal.cursor("publisher"), journal.cursor("runs")) == (7, 1000)
+    assert journal.damage is None
     journal.close()
 
 
 @pytest.mark.parametrize("text", [b"", b"0000000000", b"x" * 21, b"-0000000000000000001\n"])
 def test_a_cursor_that_cannot_be_read_sends_all_again(path: Path, text: bytes) -> None:
     journal = Journal.open(path)
-    path.with_name("journal.db.cursor-mqtt").write_bytes(text)
-    assert journal.cursor("mqtt") == 0
+    path.with_name("journal.db.cursor-publisher").write_bytes(text)
+    assert journal.cursor("publisher") == 0
     journal.close()
 
 
@@ -431,11 +432,11 @@ def test_a_wal_torn_behind_what_was_sent_is_seen(path: Path) -> None:
     maker = _filled(path)
     wal = path.with_name("journal.db-wal")
     os.truncate(wal, wal.stat().st_size - 5000)
-    path.with_name("journal.db.cursor-mqtt").write_bytes(b"%020d\n" % len(maker.entries))
+    path.with_name("journal.db.cursor-publisher").write_bytes(b"%020d\n" % len(maker.entries))
     journal = _put_aside(path)
     assert journal.damage is not None
-    assert "mqtt has sent entry 16" in journal.damage.why
-    assert journal.cursor("mqtt") == 0  # numbers start again
+    assert "entry 16 has been sent" in journal.damage.why
+    assert journal.cursor("publisher") == 0  # numbers start again
     aside = journal.damage.path
     assert aside.with_name(aside.name + "-wal").exists()
     journal.close()
