@@ -40,6 +40,8 @@ from dollyd.daemon.writer import Writer, chain_start
 
 ACK_DEADLINE_S = 10
 IN_FLIGHT_MAX = 20
+SHOW_AFTER_S = 0.01
+"""How long displays wait behind the records of the same moment, which the writer signs meanwhile."""
 FLUSH_S = 2.0
 """How long a stop waits for the broker's last acknowledgements."""
 CLOCK_STEP_NS = 20 * NS_PER_MS
@@ -134,6 +136,7 @@ class App:
         self._topics = Topics(settings.site)
         self._stop = asyncio.Event()
         self._loop_lag_ms = 0
+        self._to_show: set[str] = set()
 
     def stop(self) -> None:
         """Ask for a graceful end."""
@@ -198,6 +201,8 @@ class App:
             for worker in workers:
                 worker.cancel()
             await asyncio.to_thread(writer.close)
+            for table in self._tables.values():
+                self._show_now(table)
             await self._publisher.close(FLUSH_S)
             failure.cancel()
         _LOG.info("stopped")
@@ -227,6 +232,13 @@ class App:
                 self._tables[entry.table].written(entry.kind, entry.round, body["outcome"])
 
     def _show(self, table: TableRunner) -> None:
+        """Tell displays of a change, soon; further changes until then are told with it."""
+        if table.name not in self._to_show:
+            self._to_show.add(table.name)
+            asyncio.get_running_loop().call_later(SHOW_AFTER_S, self._show_now, table)
+
+    def _show_now(self, table: TableRunner) -> None:
+        self._to_show.discard(table.name)
         self._publisher.set_retained(self._topics.state(table.name), table.state())
         for device in table.settings.devices:
             self._publisher.set_retained(self._topics.device(table.name, device), table.device(device))

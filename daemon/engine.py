@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -19,7 +19,9 @@ from dollyd.daemon.core.events import (
     BetsClosed,
     ClockStepped,
     Confirmed,
+    Defect,
     DeviceEvent,
+    DrawUpdate,
     Event,
     Restarted,
     TableClosed,
@@ -95,7 +97,15 @@ class Output:
     """Rounds whose odds table must be drawn: answer with a `DRAW` input that brings a nonce."""
     events: tuple[DeviceEvent, ...] = ()
     overflow: bool = False
-    """The round had more lines than may be kept; its devices were declared lost."""
+    """The round had more lines than may be kept; its devices were declared lost, it is unresolved."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """First line of a capture: the state before its first input. Devices in the order of their protocols."""
+
+    capture: int
+    table: Table
+    devices: dict[str, Any]
 
 
 def house(event: Event, at: Stamp) -> Input:
@@ -148,22 +158,27 @@ class Engine:
         said = self._protocols_say(item)
         events: list[DeviceEvent] = [event for _, part in said for event in part.events]
         effects = self._step_all([*events, *self._own_events(item)], item.at)
+        overflow = not self._idle() and len(self._lines) >= ROUND_LINES_MAX
+        if overflow:
+            effects += self._step_all(self._devices_lost(), item.at)
         send = tuple((device, data) for device, part in said for data in part.send)
         for device, data in send:
             sent = Input(Op.SENT, item.at, device, data.decode("latin-1").rstrip("\r\n"))
             self._lines.append(line_of(sent))
         records, wanted = self._write(effects, item.at)
-        overflow = not self._idle() and len(self._lines) >= ROUND_LINES_MAX
         output = Output(tuple(records), send, tuple(wanted), tuple(events), overflow)
         if any(record.capture for record in records) or (self._idle() and len(self._lines) >= _ROLLING_LINES):
             self._cut()
         return output
 
     def restore(self, head: bytes) -> None:
-        """Take the state from the first line of a capture. Raises msgspec.MsgspecError."""
-        snapshot = msgspec.json.decode(head)
-        self.table = msgspec.convert(snapshot["table"], Table)
-        for name, state in snapshot["devices"].items():
+        """Take the state from the first line of a capture.
+
+        Raises msgspec.MsgspecError, or KeyError for a device that this table has not.
+        """
+        snapshot = msgspec.json.decode(head, type=Head)
+        self.table = snapshot.table
+        for name, state in snapshot.devices.items():
             self.protocols[name].restore(state)
         self._cut()
 
@@ -199,6 +214,12 @@ class Engine:
             kind = HOUSE_EVENTS[fields.pop("event")]
             return (msgspec.convert(fields, kind),)
         return ()
+
+    def _devices_lost(self) -> Iterable[Event]:
+        """The round is given up: what its devices say from here on cannot be kept."""
+        for witness in self.table.round.witnesses if self.table.round else ():
+            facts = replace(witness.facts, defects=(*witness.facts.defects, Defect.DEVICE_LOST))
+            yield DrawUpdate(witness.game, facts)
 
     def _step_all(self, events: Iterable[Event], at: Stamp) -> list[Effect]:
         effects: list[Effect] = []
@@ -237,6 +258,5 @@ class Engine:
     def _cut(self) -> None:
         """Begin a new capture with the state as it is now."""
         devices = {name: protocol.snapshot() for name, protocol in self.protocols.items()}
-        head = {"capture": CAPTURE_VERSION, "table": self.table, "devices": devices}
-        self._head = msgspec.json.encode(head) + b"\n"
+        self._head = msgspec.json.encode(Head(CAPTURE_VERSION, self.table, devices)) + b"\n"
         self._lines = []

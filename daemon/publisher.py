@@ -193,7 +193,7 @@ class Publisher:
         self._repeated = asyncio.Event()
         self._failures = 0
         self._short_links = 0
-        self._down = False
+        self._up: bool | None = None  # as told in the log; None = nothing told yet
         self._closing = False
         self._settled = asyncio.Event()
         self._leave = asyncio.Event()
@@ -300,14 +300,7 @@ class Publisher:
             try:
                 await self._publish_aside(link, will.topic, self._status("online"))
                 self._resume(link, broker)
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(link.wait_lost(), name="publisher-link")
-                    tasks.create_task(self._stream(link), name="publisher-stream")
-                    tasks.create_task(self._publish_retained(link), name="publisher-retained")
-                    tasks.create_task(self._beat(link), name="publisher-beat")
-                    tasks.create_task(self._say_goodbye(link), name="publisher-goodbye")
-            except* LinkError:
-                pass  # raised below: whichever task met it first, the link has one reason
+                await self._work(link)
             finally:
                 self._link = None
                 self._in_flight.clear()
@@ -315,7 +308,28 @@ class Publisher:
                 lived_ns = self._clock.stamp().mono_ns - began_ns
                 short = link.session_present and lived_ns < SHORT_LINK_S * NS_PER_S
                 self._short_links = self._short_links + 1 if short else 0
-            raise link.error or LinkError(Cause.LEFT)
+
+    async def _work(self, link: MqttLink) -> None:
+        """Do everything that the link is for until it ends; raises its `LinkError`.
+
+        Not a TaskGroup: that of Python 3.11 can drop our own cancellation when a task of it fails meanwhile.
+        """
+        tasks = (
+            asyncio.create_task(link.wait_lost(), name="publisher-link"),
+            asyncio.create_task(self._stream(link), name="publisher-stream"),
+            asyncio.create_task(self._publish_retained(link), name="publisher-retained"),
+            asyncio.create_task(self._beat(link), name="publisher-beat"),
+            asyncio.create_task(self._say_goodbye(link), name="publisher-goodbye"),
+        )
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+        # One link has one LinkError, whichever task met it first; anything else is worse and goes first.
+        errors = [end for end in ends if isinstance(end, Exception)]
+        raise min(errors, key=lambda error: isinstance(error, LinkError))
 
     def _resume(self, link: MqttLink, broker: str) -> None:
         """A new link stands: begin at the cursor, or before it where the broker may have lost what it had."""
@@ -326,14 +340,11 @@ class Publisher:
         self._repeat_until = self._cursor
         self._repeated.clear()
         self._unread = True
-        self._down = False
         self._broker = broker
         self._link = link
-        repeat = self._cursor - self._sent
-        _LOG.info("broker_connected", broker=broker, session_present=link.session_present, repeat=repeat)
 
     def _lost(self, broker: str, error: LinkError) -> Cause:
-        """Account for a link that ended or was never made; log only the step from up to down."""
+        """Account for a link that ended or was never made; log the step from up to down, not each retry."""
         cause = error.cause
         if cause in {Cause.CLOSED, Cause.REFUSED, Cause.UNREACHABLE}:
             self._suspect = True
@@ -343,12 +354,20 @@ class Publisher:
             cause = Cause.TAKEN_OVER
         if cause is Cause.LEFT:
             return cause
+        alert = cause is Cause.TAKEN_OVER and self._last_error != cause
         self._last_error = str(cause)
-        if not self._down:
-            self._down = True
-            log = _LOG.error if cause is Cause.TAKEN_OVER else _LOG.warning
+        if self._up is not False or alert:
+            self._up = False
+            log = _LOG.error if alert else _LOG.warning
             log("broker_lost", broker=broker, cause=str(cause), detail=error.detail, cursor=self._cursor)
         return cause
+
+    def _progress(self) -> None:
+        """The link carries more than its birth: a record or heartbeat was acknowledged."""
+        self._failures = 0
+        if self._link is not None and not self._up:
+            self._up = True
+            _LOG.info("broker_connected", broker=self._broker, session_present=self._link.session_present)
 
     async def _pause(self, cause: Cause) -> None:
         longest_s = min(self._backoff.max_s, self._backoff.first_s * 2 ** min(self._failures, 30))
@@ -402,7 +421,7 @@ class Publisher:
     def _acknowledged(self, sent: _Sent) -> None:
         """Mark one PUBACK; the cursor passes what is acknowledged without a hole."""
         sent.acked = True
-        self._failures = 0
+        self._progress()
         while self._in_flight and self._in_flight[0].acked:
             entry = self._in_flight.popleft().entry
             if entry.id > self._cursor:
@@ -452,7 +471,7 @@ class Publisher:
             if self._closing:
                 return
             await self._publish_aside(link, self._topics.node_status(self._node.name), self._status("online"))
-            self._failures = 0
+            self._progress()
 
     async def _say_goodbye(self, link: MqttLink) -> None:
         await self._leave.wait()

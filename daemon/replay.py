@@ -17,7 +17,7 @@ from dollyd.daemon.core.record import Kind, ResultBody, UnresolvedBody, VoidBody
 from dollyd.daemon.core.round import Phase, phase
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.core.state import Setup
-from dollyd.daemon.engine import CAPTURE_VERSION, Engine, Input, NewRecord, Op, Output, house
+from dollyd.daemon.engine import CAPTURE_VERSION, Engine, Head, Input, NewRecord, Op, Output, house
 from dollyd.daemon.settings import TableSettings
 from dollyd.drivers.spec import DeviceProtocol
 
@@ -62,11 +62,15 @@ def engine_of(settings: TableSettings) -> Engine:
 
 
 def rederive(setup: Setup, protocols: dict[str, DeviceProtocol], capture: bytes) -> list[NewRecord]:
-    """All records that a capture of ours gives, in order. Raises `CaptureError`."""
-    head, *lines = capture.splitlines()
+    """All records that a capture of ours gives, in order. Raises `CaptureError`.
+
+    The decision that the capture belongs to is the last record that has a capture; the same input may bring
+    further records after it, such as an incident.
+    """
+    head, *lines = capture.splitlines() or [b""]
     engine = Engine(setup, protocols)
     try:
-        if msgspec.json.decode(head).get("capture") != CAPTURE_VERSION:
+        if msgspec.json.decode(head, type=Head).capture != CAPTURE_VERSION:
             raise CaptureError("line 1: not a capture of a version known here")
         engine.restore(head)
         records: list[NewRecord] = []

@@ -93,6 +93,14 @@ class DeviceSection(_Section, frozen=True):
     """Identity that the device must show."""
 
 
+class StakesSection(_Section, frozen=True):
+    """Limits on the table's sign, integer minor units of `currency`."""
+
+    minimum: NotNegative
+    maximum: NotNegative
+    currency: str
+
+
 class TableSection(_Section, frozen=True):
     """One gaming table."""
 
@@ -100,7 +108,7 @@ class TableSection(_Section, frozen=True):
     variant: str
     rulebook: str
     profile: str
-    stakes: Stakes
+    stakes: StakesSection
     devices: dict[str, dict[str, Any]]
     zero_rule: str = ""
     quarters: bool = False
@@ -271,7 +279,8 @@ def _table(config: Path, name: str, tree: Any, date_of: Callable[[int], str]) ->
     if section.quarters and not rulebook.quarter_odds:
         remedy = "set quarters = false"
         raise ConfigError(file, f"{key}.quarters", f"rulebook {rulebook.id} has no quarter bets", remedy)
-    if section.stakes.minimum < 0 or section.stakes.maximum < section.stakes.minimum:
+    stakes = Stakes(**msgspec.structs.asdict(section.stakes))
+    if stakes.maximum < stakes.minimum:
         remedy = "give 0 <= minimum <= maximum, in minor units"
         raise ConfigError(file, f"{key}.stakes", "minimum and maximum do not fit", remedy)
     layout = _parse_rules(config, f"{key}.variant", "layouts", variant.layout, texts.parse_layout)
@@ -290,7 +299,7 @@ def _table(config: Path, name: str, tree: Any, date_of: Callable[[int], str]) ->
         rules=rules,
         zero_rule=zero_rule,
         quarters=section.quarters,
-        stakes=section.stakes,
+        stakes=stakes,
         devices=tuple(Bound(n, d.section.driver, d.section.role) for n, d in devices.items()),
         confirm=section.confirm,
         hold_ms=rules.hold_ms,
@@ -366,9 +375,13 @@ def _check_proofs(file: str, key: str, setup: Setup, devices: Mapping[str, Devic
         remedy = f"add a device with role {' or '.join(sorted(setup.game.roles))}"
         raise ConfigError(file, f"{key}.devices", f"nothing reads the outcome of {setup.game.name}", remedy)
     proofs = frozenset(proof for device in devices.values() for proof in device.driver.proves)
-    if setup.needs_odds and not any(device.role == "odds" for device in setup.devices):
+    boxes = sum(device.role == "odds" for device in setup.devices)
+    if setup.needs_odds and boxes == 0:
         remedy = 'add a device with role "odds"'
         raise ConfigError(file, f"{key}.devices", f"variant {setup.variant_name} without an odds box", remedy)
+    if boxes > 1:
+        remedy = 'keep one device with role "odds"'
+        raise ConfigError(file, f"{key}.devices", "two odds boxes would draw two tables", remedy)
     asked = {
         Proof.TURNS: setup.rules.ball_min_turns > 0 or setup.rules.wheel_min_turns > 0,
         Proof.DIRECTION: setup.rules.ball_direction_opposite_required,

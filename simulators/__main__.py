@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from dollyd.daemon.clock import SystemClock
-from dollyd.simulators.control import Bench
+from dollyd.simulators.control import Bench, PortError
 from dollyd.simulators.faults import FAULTS
 from dollyd.simulators.line import Line
 from dollyd.simulators.odds_box import OddsBox, OddsBoxOptions
@@ -22,7 +22,7 @@ from dollyd.simulators.ss2.options import FIRMWARE
 app = typer.Typer(
     help="Simulated table devices that speak real bytes on a pseudo-terminal. While one runs, it takes "
     "orders on standard input, a line each: plug, unplug, power-on, power-off, fault NAME, clear NAME, quit; "
-    "the wheel also start and number TEXT.",
+    "the wheel also start and number TEXT, the odds box also table N.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -140,7 +140,8 @@ async def _run_odds_box(
 ) -> None:
     clock = SystemClock()
     model = OddsBox(options, key, Random(seed), clock.stamp().mono_ns)
-    bench = Bench(model, _line(seed), PtyLink(path), clock, {})
+    orders = {"table": lambda text: model.will_draw(int(text))}
+    bench = Bench(model, _line(seed), PtyLink(path), clock, orders)
     told = 0
 
     def observe() -> None:
@@ -161,10 +162,9 @@ async def _run(bench: Bench, faults: list[str]) -> None:
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--fault") from error
     try:
-        bench.obey("plug")
-    except OSError as error:
+        await bench.run()
+    except PortError as error:
         raise typer.BadParameter(f"cannot make the port: {error}", param_hint="--link") from error
-    await bench.run()
 
 
 def _line(seed: int) -> Line:

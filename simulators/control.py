@@ -4,6 +4,7 @@ plug            unplug          the cable
 power-on        power-off       the device
 fault NAME      clear NAME      see `python -m dollyd.simulators faults`
 start           number TEXT     the wheel's start key; the number of a game to come (wheel only)
+table N                         the odds table of a draw to come (odds box only)
 quit
 """
 
@@ -24,6 +25,10 @@ from dollyd.simulators.pty import PtyLink
 from dollyd.simulators.runner import Device, Model
 
 _STDIN = 0
+
+
+class PortError(Exception):
+    """The port cannot be made; the text says why."""
 
 
 class PoweredModel(Model, Protocol):
@@ -81,10 +86,13 @@ class Bench:
         self.device.wake()
 
     async def run(self) -> None:
-        """Plugged in until an order, a signal or `done` ends it; leaves nothing behind."""
-        self._link.plug()
+        """Plugged in until an order, a signal or `done` ends it; leaves nothing behind.
+
+        Raises `PortError`.
+        """
         try:
             with _signals(self.done.set), self._standard_input():
+                self._plug_in()  # who sees the port may end us: not before the signals are caught
                 life = asyncio.create_task(self.device.run())
                 end = asyncio.create_task(self.done.wait())
                 try:
@@ -97,6 +105,12 @@ class Bench:
                     await asyncio.gather(life, end, return_exceptions=True)
         finally:
             self._link.unplug()
+
+    def _plug_in(self) -> None:
+        try:
+            self._link.plug()
+        except OSError as error:
+            raise PortError(str(error)) from error
 
     def _now_ns(self) -> int:
         return self._clock.stamp().mono_ns

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -95,7 +95,9 @@ class OddsBox:
         self.drawn: list[Drawn] = []
         self._key = key
         self._rng = rng
-        self._script: Iterator[int] = iter(script)
+        self._script: deque[int] = deque()
+        for table in script:
+            self.will_draw(table)
         self._counter = options.first_counter
         self._sequence = SequenceNumbers()
         self._cutter = LineCutter()
@@ -108,6 +110,12 @@ class OddsBox:
         self._stuck = False
         self._hello_due = False
         self.power_on(now_ns)
+
+    def will_draw(self, table: int) -> None:
+        """Script the table of a draw to come; ValueError where there is none such."""
+        if table not in {1, 2}:
+            raise ValueError(f"no odds table {table}; there are 1 and 2")
+        self._script.append(table)
 
     def power_on(self, now_ns: int) -> None:
         """A new boot id, then HEL with the next tick, which is at once. Nothing happens where it is on."""
@@ -206,7 +214,7 @@ class OddsBox:
 
     def _draw(self, game: str, nonce: str) -> Drawn:
         self._stuck = self._stuck or self.faults.take("odds-stuck") is not None
-        table = next(self._script, None) or draw_table(self._rng)
+        table = self._script.popleft() if self._script else draw_table(self._rng)
         drawn = Drawn(game, nonce, 2 if self._stuck else table, self._counter)
         step = {"odds-counter-gap": 2, "odds-counter-repeat": 0}.get(
             self.faults.take("odds-counter-gap", "odds-counter-repeat") or "", 1

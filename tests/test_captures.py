@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -53,7 +54,7 @@ def said_in(game: dict[str, Any], later: dict[str, Any] | None, said: list[Attem
 def test_a_capture_gives_its_numbers_and_no_other(path: Path) -> None:
     said = verdicts_of(path)
     games = expected_games(path)
-    for game, later in zip(games, [*games[1:], None], strict=True):
+    for game, later in zip_longest(games, games[1:]):
         attempt = said_in(game, later, said)
         numbers = [a.pocket for a in attempt if a.verdict == "result"]
         if game["outcome"] == "result":

@@ -93,7 +93,7 @@ Effect = Emit | AskOdds
 Stepped = tuple[Table, tuple[Effect, ...]]
 
 _ALWAYS: frozenset[type] = frozenset(
-    {DeviceReady, DeviceTrouble, ClockStepped, Tick, Restarted, ReadingContradicted}
+    {DeviceReady, DeviceTrouble, ClockStepped, Tick, Restarted, ReadingContradicted, OddsFailed}
 )
 _GAME: frozenset[type] = frozenset({GameStarted, DrawUpdate, GameEnded})
 _ODDS: frozenset[type] = frozenset({OddsDrawn})
@@ -104,7 +104,7 @@ ACCEPTS: dict[Phase, frozenset[type]] = {
     Phase.BETS_OPEN: _ALWAYS | _GAME | _ODDS | {DrawStarted, BetsClosed, Reading},
     Phase.SPINNING: _ALWAYS | _GAME | _ODDS | {BetsClosed, Reading, VoidDeclared},
     Phase.NO_MORE_BETS: _ALWAYS | _GAME | _ODDS | {DrawStarted, Reading, VoidDeclared},
-    Phase.AT_REST: _ALWAYS | _GAME | _ODDS | {BetsClosed, Confirmed, Reading, VoidDeclared},
+    Phase.AT_REST: _ALWAYS | _GAME | _ODDS | {Confirmed, Reading, VoidDeclared},
     Phase.BLOCKED: _ALWAYS | {GameStarted, VoidDeclared},
 }
 """Events that change something, by phase. Anything else is late or out of place and changes nothing; what a
@@ -128,12 +128,17 @@ def phase(table: Table) -> Phase:
 
 
 def step(setup: Setup, table: Table, event: Event, at: Stamp) -> Stepped:
-    """Advance a table by one event; the caller performs the effects, in order."""
+    """Advance a table by one event; the caller performs the effects, in order.
+
+    Every event tells the time: what was due before it is decided first, so that a late `Tick` lets nobody
+    void after the hold, nor an odds box answer after its time. A restart alone begins time anew.
+    """
+    table, due = (table, ()) if isinstance(event, Restarted) else _judge(setup, table, at)
     if type(event) not in ACCEPTS[phase(table)]:
-        return table, _refused(table, event)
+        return _tell_missed(table, due + _refused(table, event))
     table, effects = _HANDLERS[type(event)](setup, table, event, at)
     table, verdict = _judge(setup, table, at)
-    return table, effects + verdict
+    return _tell_missed(table, due + effects + verdict)
 
 
 def deadline_ns(setup: Setup, table: Table) -> int | None:
@@ -142,13 +147,14 @@ def deadline_ns(setup: Setup, table: Table) -> int | None:
     if current is None:
         return None
     due: list[int] = []
+    odds_awaited = setup.needs_odds and current.odds is None
     if current.unresolved:
         if setup.unresolved_void_ms > 0:
             due.append(current.unresolved.at.mono_ns + setup.unresolved_void_ms * NS_PER_MS)
     else:
         if current.at_rest and setup.confirm == "auto":
             due.append(current.at_rest.mono_ns + setup.hold_ms * NS_PER_MS)
-        if current.bets_closed and setup.needs_odds and current.odds is None:
+        if current.bets_closed and odds_awaited:
             due.append(current.bets_closed.at.mono_ns + setup.odds_timeout_ms * NS_PER_MS)
         if current.bets_closed and not current.at_rest:
             due.append(current.bets_closed.at.mono_ns + setup.draw_timeout_ms * NS_PER_MS)
@@ -173,8 +179,7 @@ def _table_opened(setup: Setup, table: Table, event: TableOpened, at: Stamp) -> 
 
 def _table_closed(setup: Setup, table: Table, event: TableClosed, at: Stamp) -> Stepped:
     body = decision.session(setup, "closed", event.by, table.opened_at or at, at)
-    table, gap = _tell_missed(table)
-    return replace(table, open=False, opened_at=None), (*gap, Emit(Kind.SESSION, 0, body))
+    return replace(table, open=False, opened_at=None), (Emit(Kind.SESSION, 0, body),)
 
 
 def _restarted(setup: Setup, table: Table, event: Restarted, at: Stamp) -> Stepped:
@@ -185,9 +190,8 @@ def _restarted(setup: Setup, table: Table, event: Restarted, at: Stamp) -> Stepp
         effects.append(Emit(Kind.SESSION, 0, body))
     if table.round and table.round.unresolved:
         # The wait for people, or for the profile's limit, begins anew: monotonic time did.
-        again = replace(table.round, unresolved=replace(table.round.unresolved, at=at))
-        table = replace(table, round=again)
-    return table, tuple(effects)
+        table = _with_round(table, unresolved=replace(table.round.unresolved, at=at))
+    return _with_round(table, interrupted=True), tuple(effects)
 
 
 def _device_ready(_setup: Setup, table: Table, event: DeviceReady, _at: Stamp) -> Stepped:
@@ -210,20 +214,22 @@ def _device_trouble(_setup: Setup, table: Table, event: DeviceTrouble, _at: Stam
     return table, (Emit(Kind.INCIDENT, _round_number(table), body),)
 
 
-def _game_started(_setup: Setup, table: Table, event: GameStarted, at: Stamp) -> Stepped:
+def _game_started(setup: Setup, table: Table, event: GameStarted, at: Stamp) -> Stepped:
     current = table.round
+    if event.game.device not in setup.witnesses:
+        return table, ()
     if current is None and not event.joined:
-        table, gap = _tell_missed(table)
         number = table.number + 1
         opened = Round(number, witnesses=(WitnessState(event.game),), opened=at)
         body = decision.round_opened(event.game, at)
-        return replace(table, number=number, round=opened), (*gap, Emit(Kind.ROUND, number, body))
+        return replace(table, number=number, round=opened), (Emit(Kind.ROUND, number, body),)
     if current and not current.unresolved and not event.joined:
         if all(w.game.device != event.game.device for w in current.witnesses):
             witnesses = (*current.witnesses, WitnessState(event.game))
             return _with_round(table, witnesses=witnesses), ()
-        # The device is in a new game, the round still waits for the old one: lines were lost.
-        return _ended(table, event.game.device, Ending.SUPERSEDED), ()
+        # The device is in a new game while the round waits: for the old one (lines were lost), or for the
+        # odds table or the dealer. The new game has no round either way.
+        table = _ended(table, event.game.device, Ending.SUPERSEDED)
     return replace(table, missed=_add_missed(table.missed, event.game)), ()
 
 
@@ -291,7 +297,8 @@ def _reading_contradicted(_setup: Setup, table: Table, event: ReadingContradicte
         return table, ()
     text = "after its result the device showed another number; the record stands until people correct it"
     body = decision.incident("result-contradicted", text, event.game.device, {"shown": " ".join(event.value)})
-    return table, (Emit(Kind.INCIDENT, table.number, body),)
+    last_final = table.number - 1 if table.round else table.number
+    return table, (Emit(Kind.INCIDENT, last_final, body),)
 
 
 def _odds_drawn(_setup: Setup, table: Table, event: OddsDrawn, at: Stamp) -> Stepped:
@@ -306,7 +313,7 @@ def _odds_drawn(_setup: Setup, table: Table, event: OddsDrawn, at: Stamp) -> Ste
 
 def _odds_failed(_setup: Setup, table: Table, event: OddsFailed, _at: Stamp) -> Stepped:
     current = table.round
-    body = decision.incident("odds-refused", event.cause, event.device)
+    body = decision.incident("odds-refused", event.cause, event.device, {"round": str(event.round)})
     if current is None or event.round != current.number:
         return table, (Emit(Kind.INCIDENT, 0, body),)
     # An answer that came and was then contradicted is no answer: fail closed.
@@ -323,7 +330,12 @@ def _void_declared(setup: Setup, table: Table, event: VoidDeclared, _at: Stamp) 
     return _with_round(table, declared=Declared(event.by, event.role, event.reason)), ()
 
 
-def _confirmed(_setup: Setup, table: Table, event: Confirmed, at: Stamp) -> Stepped:
+def _confirmed(setup: Setup, table: Table, event: Confirmed, at: Stamp) -> Stepped:
+    if setup.needs_odds and table.round and table.round.odds is None:
+        # Order of rulebook 2.8: no more bets, then the odds table, then the confirmation.
+        text = "the odds table of this round has not been drawn"
+        body = decision.incident("confirmation-refused", text, details={"by": event.by})
+        return table, (Emit(Kind.INCIDENT, table.round.number, body),)
     return _with_round(table, confirmed=Mark(event.by, at)), ()
 
 
@@ -444,8 +456,12 @@ def _add_missed(missed: Missed, game: GameRef) -> Missed:
     return Missed(games, missed.count + 1)
 
 
-def _tell_missed(table: Table) -> Stepped:
-    if not table.missed.count:
-        return table, ()
+def _tell_missed(table: Table, effects: tuple[Effect, ...]) -> Stepped:
+    """Put the games missed so far before whatever is recorded next.
+
+    So every game is either told, or later than the last record: then the gap of the next restart covers it.
+    """
+    if not table.missed.count or not any(isinstance(effect, Emit) for effect in effects):
+        return table, effects
     gap = Emit(Kind.GAP, 0, decision.missed_games(table.missed))
-    return replace(table, missed=Missed()), (gap,)
+    return replace(table, missed=Missed()), (gap, *effects)

@@ -182,9 +182,24 @@ def _turns_not_proven(case: Case) -> bool:
         return False
 
     def unproven(witness: WitnessState) -> bool:
-        return bool(witness.value) and str(witness.facts.turns_basis) not in rules.turns_basis
+        facts = witness.facts
+        if not witness.value:
+            return False
+        if str(facts.turns_basis) not in rules.turns_basis:
+            return True
+        ball_unknown = rules.ball_min_turns > 0 and facts.ball_turns_x100 is None
+        wheel_unknown = rules.wheel_min_turns > 0 and facts.wheel_turns_x100 is None
+        return facts.turns_basis is not TurnsBasis.CERTIFIED and (ball_unknown or wheel_unknown)
 
     return case.any(unproven)
+
+
+def _direction_not_proven(case: Case) -> bool:
+    def unproven(witness: WitnessState) -> bool:
+        facts = witness.facts
+        return bool(witness.value) and not (facts.ball_direction and facts.wheel_direction)
+
+    return case.setup.rules.ball_direction_opposite_required and case.any(unproven)
 
 
 def _at_rest_before_close(case: Case) -> bool:
@@ -224,6 +239,12 @@ DOUBT_RULES: tuple[Rule, ...] = (
         "profile: turns_basis",
         "nothing proves the turns that the profile asks",
         _turns_not_proven,
+    ),
+    Rule(
+        "direction-not-proven",
+        "profile: ball_direction_opposite_required",
+        "nothing proves the directions that the profile asks",
+        _direction_not_proven,
     ),
     Rule(
         "odds-before-no-more-bets",

@@ -4,7 +4,7 @@ r"""Lines of the Cammegh SlingShot 2 serial interface (device document, part 1).
     NN                       bare winning number, port 1 only
     *Y;B;nnn[;dd]            bonus number (firmware >= 1.22)
     *F code                  self-test or fault code
-    *T x value, *V text ...  replies to commands
+    *T x value, *V text ...  replies to commands; *bs n, *bn nn are sensor events
 
 There is no checksum, so a line counts only if it matches from end to end; of a line that was begun again in
 its middle, the last `*X;` counts.
@@ -91,8 +91,13 @@ _STATUS = re.compile(rb"\*X;([1-7]);([0-9]{3});(" + _NUMBER + rb"|  );([0-9A-F])
 _BARE = re.compile(_NUMBER)
 _BONUS = re.compile(rb"\*Y;([1-6]);([0-9]{3})(?:;([0-9]{1,2}))?")
 _FAULT = re.compile(rb"\*F ([0-9]{1,3})")
-_SETTING = re.compile(rb"\*(T [a-z]) (.+)")
-_REPLY = re.compile(rb"\*([A-Za-z]|.(?= NO$)) (.+)")
+_TEXT = rb"([!-~][ -~]*)"
+_REPLIES = (
+    re.compile(rb"\*(T [a-z]) " + _TEXT),
+    re.compile(rb"\*([A-Za-z]|b[sn]|[ -~](?= NO$)) " + _TEXT),
+    re.compile(rb"(T|bs|bn) (OK|[0-9]{1,2})"),
+)
+"""A setting; a command, a sensor event or an unknown command; what the document also prints without `*`."""
 
 _COUNTER_MAX = 256
 """Games run 1..256; 0 is tolerated, a wheel may wrap one earlier than its document says."""
@@ -130,6 +135,25 @@ def parse(raw: bytes) -> Line | None:
         return BonusNumber(int(match[1]), value if value <= _BONUS_MAX else None, days)
     if match := _FAULT.fullmatch(raw):
         return FaultCode(int(match[1]))
-    if match := _SETTING.fullmatch(raw) or _REPLY.fullmatch(raw):
-        return Reply(match[1].decode("ascii"), match[2].decode("ascii"))
+    for pattern in _REPLIES:
+        if match := pattern.fullmatch(raw):
+            return Reply(match[1].decode("ascii"), match[2].decode("ascii"))
     return None
+
+
+def said_of_itself(line: Line) -> dict[str, str]:
+    """What a line says of the wheel, by the keys of its identity."""
+    match line:
+        case Reply("V", text):
+            return {"firmware": text.split()[0], "banner": text}
+        case Reply("T z", text):
+            return {"pockets": text}
+        case Reply("T g", text):
+            return {"game_modes": text}
+        case Reply("O", text) if len(fields := text.split()) == 4:
+            return {"mode": fields[3], "status_output": "on" if fields[1] == "1" else "off"}
+        case FaultCode(code):
+            return {"fault_code": str(code)}
+        case BonusNumber(licence_days=int(days)):
+            return {"bonus_licence_days": str(days)}
+    return {}

@@ -143,7 +143,7 @@ class OddsBoxProtocol:
         self._fail("superseded")
         if self._state.status is not Status.READY:
             cause = self._state.fault or str(self._state.status)
-            self._events.append(OddsFailed(self._setup.name, order.round, f"box is {cause}"))
+            self._refuse(order.round, f"box is {cause}")
             return self._said()
         asked = Asked(order.round, f"{order.round % _GAMES:04}", order.nonce, self._next_seq(), at.mono_ns)
         self._state = replace(self._state, asked=asked)
@@ -173,17 +173,17 @@ class OddsBoxProtocol:
             return self._said()
         self.counters[sentence.message] += 1
         self._state = replace(self._state, heard_at_ns=at.mono_ns)
+        if self._state.status is Status.STALE and sentence.message != "HEL":
+            self._become_ready()
         match sentence.message:
             case "HEL":
                 self._on_hello(sentence)
             case "RES":
-                self._on_answer(sentence, at)
+                self._on_answer(sentence)
             case "FLT":
                 self._on_fault(sentence)
             case "STA" if not self._state.identity:
-                self.counters["unknown-box"] += 1
-        if self._state.status is Status.STALE:
-            self._become_ready()
+                self._say("QRY", ())  # it lives, but our question or its hello was lost
         return self._said()
 
     # --- what sentences mean -------------------------------------------------------------------------
@@ -194,10 +194,11 @@ class OddsBoxProtocol:
         known, new = dict(self._state.identity), dict(identity)
         rebooted = bool(known) and known["boot"] != new["boot"]
         self._state = replace(self._state, identity=identity)
-        wrong = [key for key, wanted in self._setup.expect.items() if new.get(key) != wanted]
-        if wrong or new["protocol"] != "1" or not new["serial"]:
-            key = wrong[0] if wrong else "protocol"
-            cause = f"{key} is {new.get(key)!r}, this table needs {self._setup.expect.get(key, '1')!r}"
+        wanted = {"protocol": "1"} | dict(self._setup.expect)
+        wrong = [key for key, value in wanted.items() if new.get(key) != value]
+        if wrong or not new["serial"]:
+            key = wrong[0] if wrong else "serial"
+            cause = f"{key} is {new.get(key)!r}, this table needs {wanted.get(key, 'one')!r}"
             self._state = replace(self._state, status=Status.WRONG_DEVICE, counter=-1)
             self._events.append(DeviceTrouble(self._setup.name, Status.WRONG_DEVICE, cause))
             self._fail("wrong-device")
@@ -216,7 +217,7 @@ class OddsBoxProtocol:
         if status is Status.READY:
             self._events.append(DeviceReady(self._setup.name, self._state.identity))
 
-    def _on_answer(self, sentence: Sentence, _at: Stamp) -> None:
+    def _on_answer(self, sentence: Sentence) -> None:
         game, fields = sentence.field(0), sentence.fields[:5]
         self._send.append(build(Sentence("HC", "ACK", sentence.seq, (game,))))
         last, asked = self._state.answer, self._state.asked
@@ -224,27 +225,16 @@ class OddsBoxProtocol:
             if last.fields == fields:
                 self.counters["repeated"] += 1
             else:
-                self._events.append(OddsFailed(self._setup.name, last.round, "two-answers"))
-            return
-        if asked is None or asked.game != game:
+                self._refuse(last.round, "two-answers")
+        elif asked is None or asked.game != game:
             self.counters["unasked"] += 1
-            return
-        if cause := self._objection(asked, fields):
+        elif cause := self._objection(asked, fields):
             self._fail(cause)
-            return
-        table = int(fields[1])
-        before = self._state.run
-        run = (max(before, 0) + 1) if table == 2 else (min(before, 0) - 1)
-        self._state = replace(self._state, asked=None, answer=Answer(asked.round, game, fields), run=run)
-        if run >= TWOS_IN_A_ROW_MAX or run <= -ONES_IN_A_ROW_MAX:
-            self._break("stuck on one table")
-            self._events.append(OddsFailed(self._setup.name, asked.round, "stuck"))
-            return
-        drawn = OddsDrawn(self._setup.name, asked.round, table, int(fields[2]), asked.nonce, fields[4])
-        self._events.append(drawn)
+        else:
+            self._on_authentic(asked, fields)
 
     def _objection(self, asked: Asked, fields: tuple[str, ...]) -> str:
-        """Why an answer does not count, empty where it does."""
+        """Why this is not the box's answer to our request, empty where it is."""
         if len(fields) < 5:
             return "short-answer"
         game, table, counter, nonce, proof = fields
@@ -255,13 +245,32 @@ class OddsBoxProtocol:
         serial = dict(self._state.identity)["serial"]
         if not hmac.compare_digest(mac(self._setup.secret, serial, game, table, counter, nonce), proof):
             return "bad-mac"
-        if not counter.isdigit():
-            return "counter-gap"
-        last, unanswered = self._state.counter, self._state.unanswered
-        self._state = replace(self._state, counter=int(counter), unanswered=0)
-        if last >= 0 and not last < int(counter) <= last + 1 + unanswered:
-            return "counter-gap"
-        return "" if table in ("1", "2") else "table-not-1-or-2"
+        return "" if counter.isdigit() else "counter-gap"
+
+    def _on_authentic(self, asked: Asked, fields: tuple[str, ...]) -> None:
+        """The box has answered this very request: the draw is over, whether its answer counts or not."""
+        _, table, count, nonce, proof = fields
+        before, counter = self._state, int(count)
+        self._state = replace(
+            before,
+            asked=None,
+            answer=Answer(asked.round, asked.game, fields),
+            counter=counter,
+            unanswered=0,
+        )
+        if before.counter >= 0 and not before.counter < counter <= before.counter + 1 + before.unanswered:
+            self._refuse(asked.round, "counter-gap")
+            return
+        if table not in ("1", "2"):
+            self._refuse(asked.round, "table-not-1-or-2")
+            return
+        run = (max(before.run, 0) + 1) if table == "2" else (min(before.run, 0) - 1)
+        self._state = replace(self._state, run=run)
+        if run >= TWOS_IN_A_ROW_MAX or run <= -ONES_IN_A_ROW_MAX:
+            self._break("stuck on one table")
+            self._refuse(asked.round, "stuck")
+            return
+        self._events.append(OddsDrawn(self._setup.name, asked.round, int(table), counter, nonce, proof))
 
     def _on_fault(self, sentence: Sentence) -> None:
         mask = sentence.field(1)
@@ -281,7 +290,10 @@ class OddsBoxProtocol:
         """The draw of the round that waits has failed, if one waits."""
         if asked := self._state.asked:
             self._state = replace(self._state, asked=None, unanswered=self._state.unanswered + 1)
-            self._events.append(OddsFailed(self._setup.name, asked.round, cause))
+            self._refuse(asked.round, cause)
+
+    def _refuse(self, round_number: int, cause: str) -> None:
+        self._events.append(OddsFailed(self._setup.name, round_number, cause))
 
     # --- speaking ------------------------------------------------------------------------------------
 

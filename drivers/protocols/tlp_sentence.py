@@ -14,7 +14,7 @@ from dataclasses import dataclass
 SENTENCE_MAX_BYTES = 120
 SEQUENCES = 65_536
 
-_SENTENCE = re.compile(rb"\$([A-Z]{2})([A-Z]{3}),([0-9]{1,5})((?:,[^*$]*)?)\*([0-9A-F]{4})")
+_SENTENCE = re.compile(rb"\$([A-Z]{2})([A-Z]{3}),([0-9]{1,5})((?:,[ -#%-)+-~]*)?)\*([0-9A-F]{4})")
 
 
 @dataclass(frozen=True, slots=True)

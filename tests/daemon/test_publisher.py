@@ -4,20 +4,21 @@ import asyncio
 import itertools
 import json
 import tracemalloc
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
+from structlog.testing import capture_logs
+from tests.support.broker import Line, Listener, Mosquitto, free_port, listening, until
+
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.errors import JournalError
 from dollyd.daemon.mqtt import Cause, MqttSettings
 from dollyd.daemon.publisher import Backoff, Node, Publisher
 from dollyd.daemon.topics import Topics
-from structlog.testing import capture_logs
-from tests.support.broker import Line, Listener, Mosquitto, free_port, listening, until
 
 TOPICS = Topics("hall")
 QUICK = Backoff(first_s=0.05, max_s=0.2, taken_over_s=30)
@@ -76,9 +77,9 @@ def settings(*brokers: str) -> MqttSettings:
     return MqttSettings(brokers, "node-1", keepalive_s=2, ack_deadline_s=0.5)
 
 
-def make(mqtt: MqttSettings, journal: Journal, session: int = 1, backoff: Backoff = QUICK) -> Publisher:
+def make(mqtt: MqttSettings, journal: Journal, session: int = 1, republish: int = 50) -> Publisher:
     node = Node("node-1", "1.2.3", session)
-    return Publisher(mqtt, TOPICS, node, journal, SystemClock(), Random(7), backoff, republish=50)
+    return Publisher(mqtt, TOPICS, node, journal, SystemClock(), Random(7), QUICK, republish)
 
 
 @asynccontextmanager
@@ -90,6 +91,8 @@ async def running(publisher: Publisher) -> AsyncIterator[asyncio.Task[None]]:
     finally:
         task.cancel()
         await asyncio.wait({task})
+        if not task.cancelled():
+            task.result()
 
 
 def entries(listener: Listener) -> list[int]:
@@ -102,7 +105,8 @@ def without_repeats(ids: list[int]) -> list[int]:
 
 def statuses(listener: Listener) -> list[tuple[str, int]]:
     return [
-        (status["state"], status["session"]) for status in map(json.loads, listener.payloads("/node-1/status"))
+        (status["state"], status["session"])
+        for status in map(json.loads, listener.payloads("/node-1/status"))
     ]
 
 
@@ -113,7 +117,9 @@ async def retained(broker: Mosquitto, topic: str) -> bytes:
 
 
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
-async def test_records_go_out_in_order_byte_for_byte(broker: Mosquitto, protocol: Literal["5", "3.1.1"]) -> None:
+async def test_records_go_out_in_order_byte_for_byte(
+    broker: Mosquitto, protocol: Literal["5", "3.1.1"]
+) -> None:
     journal = Journal(newest=100)
     publisher = make(replace(settings(broker.address), protocol=protocol), journal)
     async with listening(broker, "dolly/#") as listener, running(publisher):
@@ -122,7 +128,7 @@ async def test_records_go_out_in_order_byte_for_byte(broker: Mosquitto, protocol
             publisher.notify(journal.append())
         await until(lambda: journal.kept == 200)
         await until(lambda: len(entries(listener)) == 200)
-        await until(lambda: listener.payloads("/t0/last")[-1:] == [record(200 // 6 * 6 + 2 - 6 * (200 % 6 < 2)).envelope])
+        await until(lambda: record(200).envelope in listener.payloads("/t0/last"))
     heard = [heard for heard in listener.heard if "/record/" in heard.topic]
     assert [(one.topic, one.payload) for one in heard] == [
         (TOPICS.record(one.table, one.kind), one.envelope) for one in map(record, range(1, 201))
@@ -201,23 +207,47 @@ async def test_b25_b28_a_frozen_broker_loses_and_reorders_nothing(broker: Mosqui
 
 
 async def test_b31_kills_of_a_broker_with_an_old_memory_lose_nothing() -> None:
-    """Killed, it comes back with the session of its last save, and without what it acknowledged since."""
+    """Killed, it comes back with the sessions of its last save, and without what it acknowledged since."""
+    journal = Journal()
+    records = TOPICS.every_record()
+    with Mosquitto(persistence=True) as broker:
+        publisher = make(settings(broker.address), journal)
+        async with running(publisher):
+            async with listening(broker, records):
+                await until(lambda: publisher.stats.connected)
+                broker.save()
+            for _ in range(3):  # the listener is away, the broker has promised to keep its records
+                for new in journal.append(10):
+                    publisher.notify([new])
+                await until(lambda: journal.kept == journal.newest)
+                broker.kill()
+                await until(lambda: not publisher.stats.connected)
+                publisher.notify(journal.append(5))
+                broker.start()
+                await until(lambda: journal.kept == journal.newest)
+                assert publisher.stats.session_present
+            async with listening(broker, records) as listener:
+                await until(lambda: len(set(entries(listener))) == 45)
+    assert without_repeats(entries(listener)) == list(range(1, 46))
+
+
+async def test_a_broker_killed_again_and_again_under_load() -> None:
     journal = Journal()
     with Mosquitto(persistence=True) as broker:
         publisher = make(settings(broker.address), journal)
-        async with listening(broker, "dolly/+/+/+/record/+") as listener, running(publisher):
+        async with listening(broker, TOPICS.every_record()) as listener, running(publisher):
             await until(lambda: publisher.stats.connected)
             broker.save()
-            for _ in range(3):
-                for _ in range(10):
+            for end in (broker.kill, broker.stop, broker.kill):
+                for _ in range(15):
                     publisher.notify(journal.append())
-                    await asyncio.sleep(0.002)
-                broker.kill()
+                    await asyncio.sleep(0.001)
+                end()
                 publisher.notify(journal.append(5))
                 broker.start()
-                await until(lambda: publisher.stats.session_present and journal.kept == journal.newest)
-            await until(lambda: len(set(entries(listener))) == 45)
-    assert without_repeats(entries(listener)) == list(range(1, 46))
+                await until(lambda: journal.kept == journal.newest)
+            await until(lambda: len(set(entries(listener))) == 60)
+    assert without_repeats(entries(listener)) == list(range(1, 61))
 
 
 async def test_b31_a_broker_that_forgot_all_is_told_again(broker: Mosquitto) -> None:
@@ -225,32 +255,35 @@ async def test_b31_a_broker_that_forgot_all_is_told_again(broker: Mosquitto) -> 
     publisher = make(settings(broker.address), journal)
     async with running(publisher):
         publisher.set_retained(TOPICS.state("t0"), b"open")
-        await until(lambda: journal.kept == 100)
+        publisher.set_retained(TOPICS.device("t0", "wheel"), b"ready")
+        await until(lambda: journal.kept == 100 and not publisher._dirty)
         broker.kill()
         await until(lambda: not publisher.stats.connected)
         publisher.set_retained(TOPICS.state("t0"), b"closed")
         broker.start()
-        async with listening(broker, "dolly/+/+/+/record/+") as listener:
+        async with listening(broker, TOPICS.every_record()) as listener:
             await until(lambda: publisher.stats.connected and publisher.stats.links == 2)
             await until(lambda: publisher.stats.repeats == 50)
             await asyncio.sleep(0.1)
         assert entries(listener)[-1:] == [100]
         assert await retained(broker, TOPICS.state("t0")) == b"closed"
+        assert await retained(broker, TOPICS.device("t0", "wheel")) == b"ready"
         assert await retained(broker, TOPICS.last("t0")) == record(98).envelope
         assert await retained(broker, TOPICS.last("t1")) == record(95).envelope
         assert json.loads(await retained(broker, TOPICS.node_status("node-1")))["state"] == "online"
 
 
 async def test_last_never_steps_back_while_records_are_repeated(broker: Mosquitto) -> None:
-    journal = Journal(newest=60)
-    async with running(make(settings(broker.address), journal)):
-        await until(lambda: journal.kept == 60)
-    async with listening(broker, TOPICS.every_last()) as listener:
-        async with running(make(settings(broker.address), journal, session=2)) as task:
-            await until(lambda: len(listener.heard) >= 2)
-            await asyncio.sleep(0.1)
-            assert not task.done()
-    assert set(listener.payloads()) == {record(56).envelope, record(59).envelope}
+    journal = Journal(newest=2000)
+    publisher = make(settings(broker.address), journal)
+    async with running(publisher):
+        await until(lambda: journal.kept == 2000)
+        await publisher.close(deadline_s=5)
+    again = make(settings(broker.address), journal, session=2, republish=2000)
+    async with listening(broker, TOPICS.every_last()) as listener, running(again):
+        await until(lambda: again.stats.repeats == 2000)
+        await until(lambda: len(listener.heard) >= 4)  # two retained ones, and each published once more
+    assert set(listener.payloads()) == {record(1997).envelope, record(2000).envelope}
 
 
 async def test_an_intact_broker_gets_no_repeats(broker: Mosquitto) -> None:
@@ -258,7 +291,7 @@ async def test_an_intact_broker_gets_no_repeats(broker: Mosquitto) -> None:
     journal = Journal(newest=30)
     async with Line(broker) as line:
         publisher = make(settings(f"127.0.0.1:{line.port}"), journal)
-        async with listening(broker, "dolly/+/+/+/record/+") as listener, running(publisher):
+        async with listening(broker, TOPICS.every_record()) as listener, running(publisher):
             await until(lambda: journal.kept == 30)
             line.open.clear()
             await until(lambda: not publisher.stats.connected)
@@ -292,44 +325,34 @@ async def test_b27_a_long_outage_costs_no_memory_and_few_log_lines() -> None:
             async with running(publisher):
                 tracemalloc.start()
                 for minute in range(300):
-                    publisher.notify(journal.append(100))
+                    publisher.notify(journal.append(20))
                     publisher.set_retained(TOPICS.state("t0"), b"%d" % minute)
                     await asyncio.sleep(0.003)
                 held_bytes, _peak = tracemalloc.get_traced_memory()
                 tracemalloc.stop()
                 assert held_bytes < 200_000
                 stats = publisher.stats
-                assert (stats.connected, stats.queue, journal.reads) == (False, 30_000, 0)
+                assert (stats.connected, stats.queue, journal.reads) == (False, 6000, 0)
                 assert stats.last_error == Cause.REFUSED
                 assert [log["event"] for log in logs] == ["broker_lost"]
-                journal.kept = publisher._cursor = 28_000
-                async with deferred_start(broker), listening_later(broker) as listener:
-                    await until(lambda: journal.kept == 30_000, within_s=20)
-                    await until(lambda: 30_000 in entries(listener))
+                broker.start()
+                await until(lambda: journal.kept == 6000)
         assert [log["event"] for log in logs] == ["broker_lost", "broker_connected"]
 
 
-@asynccontextmanager
-async def deferred_start(broker: Mosquitto) -> AsyncIterator[None]:
-    broker.start()
-    yield
-
-
-def listening_later(broker: Mosquitto) -> Any:
-    return listening(broker, "dolly/+/+/+/record/+")
-
-
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
-async def test_b33_two_with_one_client_id_do_not_flap(broker: Mosquitto, protocol: Literal["5", "3.1.1"]) -> None:
+async def test_b33_two_with_one_client_id_do_not_flap(
+    broker: Mosquitto, protocol: Literal["5", "3.1.1"]
+) -> None:
     mqtt = replace(settings(broker.address), protocol=protocol)
     mine, other = make(mqtt, Journal()), make(mqtt, Journal(), session=9)
     with capture_logs() as logs:
-        async with listening(broker, TOPICS.every_node_status()) as listener:
-            async with running(mine), running(other):
-                await until(lambda: Cause.TAKEN_OVER in {mine.stats.last_error, other.stats.last_error})
-                heard = len(listener.heard)
-                await asyncio.sleep(1)
-                assert len(listener.heard) <= heard + 2
+        status = TOPICS.every_node_status()
+        async with listening(broker, status) as listener, running(mine), running(other):
+            await until(lambda: Cause.TAKEN_OVER in {mine.stats.last_error, other.stats.last_error})
+            heard = len(listener.heard)
+            await asyncio.sleep(1)
+            assert len(listener.heard) <= heard + 2
     assert sum(log["log_level"] == "error" for log in logs) == 1
 
 
@@ -341,14 +364,14 @@ async def test_b34_birth_and_will_carry_the_session_number(broker: Mosquitto) ->
             await until(lambda: statuses(listener)[-1] == ("offline", 41))
         async with running(make(settings(broker.address), Journal(), session=42)):
             await until(lambda: statuses(listener)[-1] == ("online", 42))
-    assert await retained(broker, TOPICS.node_status("node-1")) == listener.heard[2].payload
+            assert await retained(broker, TOPICS.node_status("node-1")) == listener.heard[-1].payload
 
 
 async def test_b35_online_is_refreshed_and_ends_by_itself(broker: Mosquitto) -> None:
     publisher = make(replace(settings(broker.address), keepalive_s=1), Journal())
     async with listening(broker, TOPICS.every_node_status()) as listener, running(publisher):
         await until(lambda: len(listener.heard) == 2)
-    first, second = map(json.loads, listener.payloads())
+        first, second = map(json.loads, listener.payloads())
     assert (first["state"], first["version"], first["valid_for_s"]) == ("online", "1.2.3", 3)
     assert first["time"] < second["time"] < first["valid_until"] < second["valid_until"]
     assert listener.heard[1].at_s - listener.heard[0].at_s == pytest.approx(1, abs=0.3)
@@ -392,28 +415,25 @@ async def test_close_flushes_and_says_offline(broker: Mosquitto) -> None:
     assert [state for state, _session in statuses(listener)] == ["online", "offline"]  # and no will
 
 
-async def test_close_keeps_its_deadline(broker: Mosquitto) -> None:
-    loop = asyncio.get_running_loop()
-    for stopped in (broker.pause, broker.kill):
-        journal = Journal()
-        publisher = make(settings(broker.address), journal)
-        async with running(publisher):
-            await until(lambda: publisher.stats.connected)
-            stopped()
-            publisher.notify(journal.append(10))
-            began_s = loop.time()
-            await publisher.close(deadline_s=0.2)
-            assert loop.time() - began_s < 1.5
-        broker.resume()
+@pytest.mark.parametrize("how", [Mosquitto.pause, Mosquitto.kill])
+async def test_close_keeps_its_deadline(broker: Mosquitto, how: Callable[[Mosquitto], None]) -> None:
+    journal = Journal()
+    publisher = make(settings(broker.address), journal)
+    async with running(publisher):
+        await until(lambda: publisher.stats.connected)
+        how(broker)
+        publisher.notify(journal.append(10))
+        began_s = asyncio.get_running_loop().time()
+        await publisher.close(deadline_s=0.2)
+        assert asyncio.get_running_loop().time() - began_s < 1.5
 
 
 async def test_a_cursor_that_cannot_be_kept_ends_the_publisher(broker: Mosquitto) -> None:
     journal = Journal(newest=1)
     journal.broken = True
     publisher = make(settings(broker.address), journal)
-    with pytest.raises(ExceptionGroup) as caught:
+    with pytest.raises(JournalError):
         await asyncio.wait_for(publisher.run(), 5)
-    assert caught.group_contains(JournalError)
 
 
 async def test_a_refused_publish_moves_no_cursor() -> None:

@@ -133,7 +133,10 @@ def test_odds_box_answers_over_its_port(tmp_path: Path) -> None:
     key.write_bytes(b"secret")
     link = tmp_path / "odds"
     with simulator(link, "odds-box", "--key-file", str(key), "--json", "--period-ms", "20") as process:
+        order(process, "table 2")
+        order(process, "table two")
         port = os.open(link, os.O_RDWR | os.O_NOCTTY)
+        read_until(port, b"$ODSTA,")  # the orders have been read by now
         os.write(port, frame("HC", "DRW", 1, "0412", "9C0D4E7A11B2F00D"))
         read_until(port, b"$ODRES,")
         os.close(port)
@@ -141,4 +144,5 @@ def test_odds_box_answers_over_its_port(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(10) == 0
     assert (drawn["game"], drawn["counter"], drawn["nonce"]) == ("0412", 1, "9C0D4E7A11B2F00D")
+    assert drawn["table"] == 2
     assert list(tmp_path.iterdir()) == [key]

@@ -60,6 +60,17 @@ def test_draw_is_answered_at_once_with_a_proof() -> None:
     assert box.drawn[0].table == 2
 
 
+def test_tables_of_draws_to_come_can_be_scripted() -> None:
+    box = box_with()
+    for table in (2, 1, 2):
+        box.will_draw(table)
+    for game in ("0001", "0002", "0003"):
+        ask(box, game)
+    assert [drawn.table for drawn in box.drawn] == [2, 1, 2]
+    with pytest.raises(ValueError, match="no odds table 3"):
+        box.will_draw(3)
+
+
 @pytest.mark.parametrize("talker", ["HC", "OD"])
 def test_both_talkers_may_ask(talker: str) -> None:
     assert results(box_with().command(frame(talker, "DRW", 9, "0412", NONCE), 1))

@@ -83,7 +83,11 @@ class Mosquitto:
         self.directory = Path(tempfile.mkdtemp(prefix="mosquitto-"))
         self.configure(self._extra)
         if self._started:
-            self.start()
+            try:
+                self.start()
+            except BaseException:
+                self.__exit__(None, None, None)
+                raise
         return self
 
     def __exit__(
@@ -167,15 +171,17 @@ class Listener:
 
 
 @asynccontextmanager
-async def listening(broker: Mosquitto, topic_filter: str, port: int = 0) -> AsyncIterator[Listener]:
-    """Subscribe, and again after each loss, until the block ends."""
+async def listening(
+    broker: Mosquitto, topic_filter: str, port: int = 0, name: str = "listener"
+) -> AsyncIterator[Listener]:
+    """Subscribe, and again after each loss, until the block ends. Two at a time need two names."""
     listener = Listener()
 
     async def listen() -> None:
         while True:
             with suppress(aiomqtt.MqttError):
                 async with aiomqtt.Client(
-                    broker.host, port or broker.port, identifier="listener", clean_session=False, timeout=2
+                    broker.host, port or broker.port, identifier=name, clean_session=False, timeout=2
                 ) as client:
                     await client.subscribe(topic_filter, qos=1)
                     listener.connected.set()

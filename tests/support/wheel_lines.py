@@ -1,4 +1,4 @@
-"""A SlingShot 2 by the line: its games as text, a protocol that hears them in virtual time, a table for it."""
+"""A SlingShot 2 by the line: its games as text, a protocol that hears them, a table for it."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ class Ear:
             self.now_ms = max(self.now_ms, due_ns / NS_PER_MS)
             self._take(self.protocol.tick(self.at))
             after_ns = self.protocol.deadline_ns()
-            assert after_ns is None or after_ns > self.at.mono_ns, "a deadline in the past: the loop would spin"
+            assert after_ns is None or after_ns > self.at.mono_ns, (
+                "a deadline in the past: the loop would spin"
+            )
         else:
             raise AssertionError("deadlines without end")
         self.now_ms = until_ns / NS_PER_MS

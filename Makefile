@@ -1,0 +1,73 @@
+# Everything runs in .venv, which the first target that needs it makes. `make help` lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench fuzz crash mosquitto
+
+PYTHON ?= python3
+BIN := .venv/bin
+DEMO := .venv/.demo-installed
+DEV := .venv/.dev-installed
+# More arguments for the command behind a target: make test ARGS="tests/core -x"
+ARGS ?=
+# Mutated wheel streams that `make fuzz` plays.
+COUNT ?= 100000
+
+help: ## list these targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
+
+demo: $(DEMO) ## see a simulated roulette table at work, from the wheel's bytes to verified results
+	@$(BIN)/dollyd demo $(ARGS)
+
+test: $(DEV) mosquitto ## run all tests
+	@$(BIN)/pytest $(ARGS)
+
+lint: $(DEV) ## check style, types and layers
+	@$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: $(DEV) mosquitto ## measure latency against a bare serial-to-MQTT bridge
+	@$(BIN)/python -m tools.bench $(ARGS)
+
+fuzz: $(DEV) ## play COUNT mutated wheel streams: no wrong number, no task that dies
+	@$(BIN)/python -m tools.fuzz $(COUNT) $(ARGS)
+
+crash: $(DEV) mosquitto ## kill daemon and broker at random moments of play: nothing lost, nothing doubled
+	@$(BIN)/python -m tools.crash_soak $(ARGS)
+
+mosquitto:
+	@PATH="$$PATH:/usr/sbin" command -v mosquitto >/dev/null && exit 0
+	echo "Mosquitto is missing. Installing it from Debian, for the tests that need a real broker."
+	if tools/apt-install mosquitto; then
+		echo "Installed. Debian also starts it as a service on localhost:1883, which nothing here uses."
+	else
+		echo "*** Without Mosquitto the tests that need a real broker are SKIPPED. ***"
+	fi
+
+# One virtual environment. A changed pyproject.toml installs again.
+.venv/.%-installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+		echo "dollyd needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."
+		echo "Install a newer one and name it: make PYTHON=python3.12 ..."
+		exit 1
+	} >&2
+	if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then
+		package=$$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+		echo "Python's venv module is missing. Installing $$package from Debian."
+		tools/apt-install "$$package"
+	fi
+	echo "Installing into .venv (what '$*' needs) ..."
+	$(PYTHON) -m venv .venv
+	log=.venv/install.log
+	pip="$(BIN)/python -m pip --disable-pip-version-check install"
+	# Dependency groups came with pip 25.1.
+	{ $$pip --upgrade 'pip>=25.1' && $$pip --editable . --group $*; } >"$$log" 2>&1 || {
+		cat "$$log"
+		echo "The installation failed; what pip said is above and in $$log."
+		exit 1
+	} >&2
+	touch $@

@@ -1,0 +1,260 @@
+"""The engine: same inputs same bytes, every decision derived again from its capture, everything bounded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.nights import night
+from tests.support.simulated import SETUP, protocols
+from tests.support.tables import ODDS_BOX, PROVEN, START, WHEEL, game, later, make_setup
+from tests.support.wheel_lines import Game
+
+from dollyd.daemon import engine as engine_module
+from dollyd.daemon.core.events import (
+    BetsClosed,
+    ClockStepped,
+    Confirmed,
+    DrawStarted,
+    Event,
+    GameStarted,
+    Reading,
+    Restarted,
+    TableClosed,
+    TableOpened,
+    VoidDeclared,
+)
+from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.round import Phase, phase, step
+from dollyd.daemon.core.state import Setup, Table
+from dollyd.daemon.engine import HOUSE_EVENTS, Engine, Input, NewRecord, Op, house, line_of
+from dollyd.daemon.replay import rederive
+from dollyd.drivers.protocols.cammegh_ss2 import Ss2Protocol
+from dollyd.drivers.spec import DeviceSetup
+
+SEED = 11
+
+
+def captured(records: list[NewRecord]) -> list[NewRecord]:
+    return [record for record in records if record.capture]
+
+
+# --- determinism and re-derivation -------------------------------------------------------------------------
+
+
+def test_the_same_inputs_give_the_same_bytes() -> None:
+    played = night(SEED).table
+    again = Engine(SETUP, protocols())
+    records = [record for item in played.inputs for record in again.feed(item).records]
+    assert records == played.records
+    assert len(records) > 500
+
+
+def test_every_decision_of_a_night_is_derived_again_from_its_capture() -> None:
+    decisions = captured(night(SEED).table.records)
+    kinds = Counter(record.kind for record in decisions)
+    assert min(kinds[kind] for kind in (Kind.RESULT, Kind.VOID, Kind.UNRESOLVED)) >= 10
+    for record in decisions:
+        again = captured(rederive(SETUP, protocols(), record.capture))
+        assert again[-1] == record
+
+
+def test_a_decision_and_only_a_decision_carries_its_capture() -> None:
+    for record in night(SEED).table.records:
+        decides = record.kind in (Kind.RESULT, Kind.VOID, Kind.UNRESOLVED)
+        assert bool(record.capture) == decides
+        if decides:
+            seal = msgspec.json.decode(record.body)["evidence"]["capture"]
+            assert seal["digest"] == hashlib.sha256(record.capture).hexdigest()
+            assert seal["lines"] == len(record.capture.splitlines()) - 1
+
+
+def test_a_capture_holds_what_was_sent_and_what_was_heard_of_its_round() -> None:
+    result = next(r for r in night(SEED).table.records if r.kind is Kind.RESULT)
+    lines = [msgspec.json.decode(line) for line in result.capture.splitlines()[1:]]
+    said = {(line["dir"], line["dev"], line["line"][:6]) for line in lines}
+    assert {("rx", WHEEL, "*X;3;0"), ("rx", WHEEL, "*X;5;0"), ("rx", ODDS_BOX, "$ODRES")} <= said
+    assert ("tx", ODDS_BOX, "$HCDRW") in said
+    assert any(line["dir"] == "draw" for line in lines)
+
+
+def test_an_altered_frame_gives_another_decision() -> None:
+    result = next(r for r in night(SEED).table.records if r.kind is Kind.RESULT)
+    pocket = msgspec.json.decode(result.body)["outcome"]["pocket"]
+    old = f"*X;5;001;{pocket.rjust(2)};".encode()
+    assert old in result.capture
+    again = rederive(SETUP, protocols(), result.capture.replace(old, b"*X;5;001;33;"))
+    assert result.body not in [record.body for record in again]
+
+
+# --- bounds -----------------------------------------------------------------------------------------------
+
+
+def test_captures_of_a_night_are_bounded() -> None:
+    # The longest round of this fast wheel waits for its draw to time out, with some noise on the line.
+    assert night(SEED).table.most_lines < 5_000
+
+
+def wheel_engine(setup: Setup, table: Table | None = None) -> Engine:
+    return Engine(setup, {WHEEL: Ss2Protocol(DeviceSetup(WHEEL, "wheel", setup.layout.clockwise))}, table)
+
+
+class Lines:
+    """Feeds a wheel's lines, one every half second."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.at = START
+        self.records: list[NewRecord] = []
+        self.overflows = 0
+
+    def feed(self, op: Op, text: str = "") -> None:
+        self.take(Input(op, self.at, WHEEL, text))
+        self.at = later(self.at, 500)
+
+    def take(self, item: Input) -> None:
+        output = self.engine.feed(item)
+        self.records += output.records
+        self.overflows += output.overflow
+
+    def kinds(self) -> list[Kind]:
+        return [record.kind for record in self.records if record.kind is not Kind.INCIDENT]
+
+
+def opened(setup: Setup) -> Lines:
+    lines = Lines(wheel_engine(setup))
+    lines.take(house(TableOpened("d1"), START))
+    lines.feed(Op.OPEN)
+    lines.feed(Op.FRAME, "*X;6;017; 8;0;000;0")
+    return lines
+
+
+def test_a_round_without_end_is_given_up_as_unresolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "ROUND_LINES_MAX", 100)
+    lines = opened(make_setup("A", confirm="dealer"))
+    for text in Game().lines():
+        lines.feed(Op.FRAME, text)
+    assert phase(lines.engine.table) is Phase.AT_REST
+    for _ in range(300):
+        lines.feed(Op.FRAME, Game().lines("5")[-1])
+    assert lines.kinds()[-1] is Kind.UNRESOLVED
+    assert lines.overflows == 1
+    unresolved = lines.records[-1]
+    assert msgspec.json.decode(unresolved.body)["rule"] == "device-lost"
+    assert len(unresolved.capture.splitlines()) == 101
+    assert len(lines.engine._lines) <= 64
+
+
+def test_a_round_that_is_given_up_is_derived_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "ROUND_LINES_MAX", 100)
+    lines = opened(make_setup("A"))
+    for _ in range(200):
+        lines.feed(Op.FRAME, Game().lines("2")[0])
+    unresolved = lines.records[-1]
+    assert unresolved.kind is Kind.UNRESOLVED
+    fresh = wheel_engine(make_setup("A"))
+    assert captured(rederive(fresh.setup, fresh.protocols, unresolved.capture))[-1] == unresolved
+
+
+@pytest.mark.parametrize("state", ["closed", "waiting", "blocked"])
+def test_the_capture_rolls_where_no_round_is_in_play(state: str) -> None:
+    lines = opened(make_setup("A"))
+    if state == "closed":
+        lines.take(house(TableClosed("d1"), lines.at))
+    if state == "blocked":
+        for text in [*Game().lines("23"), "*X;5;017;23;0;170;0"]:
+            lines.feed(Op.FRAME, text)
+        assert phase(lines.engine.table) is Phase.BLOCKED
+    for _ in range(500):
+        lines.feed(Op.FRAME, "*X;6;017; 8;0;000;0")
+        assert len(lines.engine._lines) < 64
+
+
+def test_a_void_after_a_long_block_has_a_short_capture_that_still_derives_it() -> None:
+    lines = opened(make_setup("A"))
+    for text in [*Game().lines("23"), "*X;5;017;23;0;170;0"]:
+        lines.feed(Op.FRAME, text)
+    for _ in range(500):
+        lines.feed(Op.FRAME, "*X;6;017;23;0;000;0")
+    lines.take(house(VoidDeclared("d1", "dealer", "cannot be known"), lines.at))
+    void = lines.records[-1]
+    assert void.kind is Kind.VOID
+    assert len(void.capture.splitlines()) <= 65
+    fresh = wheel_engine(make_setup("A"))
+    assert captured(rederive(fresh.setup, fresh.protocols, void.capture))[-1] == void
+
+
+# --- inputs ------------------------------------------------------------------------------------------------
+
+HOUSE: list[Event] = [
+    TableOpened("d1"),
+    TableClosed("d1"),
+    VoidDeclared("d1", "dealer", "öl på duken"),
+    Confirmed("d1"),
+    BetsClosed("d1"),
+    ClockStepped(-5),
+    Restarted("2026-11-29T18:41:20Z"),
+]
+
+
+def test_every_house_event_has_its_case_here() -> None:
+    assert {type(event) for event in HOUSE} == set(HOUSE_EVENTS.values())
+
+
+@pytest.mark.parametrize("event", HOUSE, ids=lambda event: type(event).__name__)
+def test_a_house_event_reaches_the_core_as_it_was(event: Event) -> None:
+    setup = make_setup("A", confirm="dealer")
+    table = Table()
+    for one in (TableOpened("d1"), GameStarted(game()), DrawStarted(game())):
+        table = step(setup, table, one, START)[0]
+    expected, effects = step(setup, table, event, later(START, 1))
+    engine = wheel_engine(setup, table)
+    output = engine.feed(house(event, later(START, 1)))
+    assert engine.table == expected
+    assert len(output.records) == len(effects)
+
+
+def test_a_frame_of_eight_bit_noise_goes_through_the_capture_unchanged() -> None:
+    raw = bytes(range(256))
+    item = Input(Op.BAD_FRAME, START, WHEEL, raw.decode("latin-1"))
+    line = line_of(item)
+    assert line.count(b"\n") == 1
+    decoded: dict[str, Any] = msgspec.json.decode(line)
+    assert decoded["line"].encode("latin-1") == raw
+    assert line.splitlines() == [line[:-1]]
+
+
+@pytest.mark.parametrize("op", [Op.OPEN, Op.LOST, Op.FRAME, Op.BAD_FRAME])
+def test_a_device_that_the_table_has_not_changes_nothing(op: Op) -> None:
+    engine = wheel_engine(make_setup("A"))
+    before = engine.table
+    output = engine.feed(Input(op, START, "nobody", "x"))
+    assert (output.records, output.send, output.events) == ((), (), ())
+    assert engine.table is before
+
+
+def test_the_deadline_is_the_earliest_of_round_and_devices() -> None:
+    setup = make_setup("A", hold_ms=700)
+    table = Table()
+    events = (TableOpened("d1"), GameStarted(game()), DrawStarted(game()), BetsClosed(WHEEL, game()))
+    for event in (*events, Reading(game(), ("17",), PROVEN)):
+        table = step(setup, table, event, START)[0]
+    engine = wheel_engine(setup, table)
+    assert engine.deadline_ns() == later(START, 700).mono_ns
+    engine.feed(Input(Op.OPEN, START, WHEEL))
+    engine.feed(Input(Op.FRAME, START, WHEEL, "*X;6;017; 8;0;000;0"))
+    assert engine.deadline_ns() == later(START, 700).mono_ns
+    engine.feed(Input(Op.TICK, later(START, 700)))
+    stale_after = engine.deadline_ns()
+    assert stale_after is not None
+    assert stale_after > later(START, 700).mono_ns
+
+
+def test_odds_are_wanted_once_a_round() -> None:
+    draws = [item.text.split() for item in night(SEED).table.inputs if item.op is Op.DRAW]
+    rounds = [int(number) for number, _ in draws]
+    assert rounds == sorted(set(rounds))
+    assert len({nonce for _, nonce in draws}) == len(draws)

@@ -1,0 +1,79 @@
+"""The table of drivers: every line filled, and every word in it known elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from dollyd.daemon.core.games import GAMES
+from dollyd.daemon.core.stamp import Stamp
+from dollyd.drivers import DRIVERS
+from dollyd.drivers.framing import LineDecoder
+from dollyd.drivers.spec import NOTHING, DeviceProtocol, DeviceSetup, DriverSpec, Proof, Status
+
+ROLES = {"wheel", "ball", "odds", "dice", "console"}
+AT = Stamp(10**12, 10**18)
+
+each_driver = pytest.mark.parametrize("driver", DRIVERS.values(), ids=lambda driver: driver.name)
+each_place = pytest.mark.parametrize(
+    ("driver", "role"),
+    [(driver, role) for driver in DRIVERS.values() for role in sorted(driver.roles)],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+
+
+def test_a_driver_stands_under_its_own_name() -> None:
+    assert all(name == driver.name for name, driver in DRIVERS.items())
+
+
+@each_driver
+def test_every_field_is_filled(driver: DriverSpec) -> None:
+    may_be_empty = {"options", "needs_secret"}
+    for field in fields(driver):
+        assert field.name in may_be_empty or getattr(driver, field.name), field.name
+
+
+@each_driver
+def test_roles_games_and_proofs_are_known(driver: DriverSpec) -> None:
+    assert driver.roles <= ROLES
+    assert driver.games <= set(GAMES)
+    assert driver.proves <= set(Proof)
+
+
+@each_driver
+def test_options_are_of_plain_types(driver: DriverSpec) -> None:
+    assert set(driver.options.values()) <= {bool, int, str}
+
+
+@each_driver
+def test_each_framing_starts_empty(driver: DriverSpec) -> None:
+    one, other = driver.framing(), driver.framing()
+    assert one is not other
+    one.feed(b"half a li")
+    assert other.feed(b"x\r\n") == LineDecoder().feed(b"x\r\n")
+
+
+def _protocol(driver: DriverSpec, role: str) -> DeviceProtocol:
+    return driver.protocol(DeviceSetup(name="d", role=role, pockets=("0", "1"), secret=b"0123456789abcdef"))
+
+
+@each_place
+def test_b38_a_device_is_not_ready_before_it_speaks(driver: DriverSpec, role: str) -> None:
+    protocol = _protocol(driver, role)
+    assert protocol.status is Status.INIT
+    protocol.opened(AT)
+    assert protocol.status is Status.INIT
+    assert protocol.identity == ()
+
+
+@each_place
+def test_a_closed_port_has_no_deadline(driver: DriverSpec, role: str) -> None:
+    protocol = _protocol(driver, role)
+    assert protocol.deadline_ns() is None
+    assert protocol.tick(AT) == NOTHING
+    protocol.opened(AT)
+    protocol.lost("unplugged", AT)
+    assert protocol.status is Status.LOST
+    assert protocol.deadline_ns() is None
+    assert protocol.tick(AT) == NOTHING

@@ -1,0 +1,1 @@
+"""The bench: `python -m tools.bench`. Figures of one run on one machine, held against the targets."""

@@ -1,0 +1,36 @@
+"""Measure everything and print one table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tools.bench import latency, stages, startup, throughput
+from tools.bench.report import show
+
+GAMES = 200
+STAGE_GAMES = 150
+ROUNDS = 600
+RECORDS, RECORDS_FULL = 100_000, 1_000_000
+
+
+def main() -> int:
+    """Read the command line and measure; missed targets are told, and no failure."""
+    parser = argparse.ArgumentParser(
+        prog="bench", description="Figures of one run, held against the targets."
+    )
+    parser.add_argument("--full", action="store_true", help="start with a journal of a million records")
+    full: bool = parser.parse_args().full
+    began_s = time.monotonic()
+    figures = latency.measure(GAMES)
+    figures += stages.measure(STAGE_GAMES)
+    figures += throughput.measure(ROUNDS)
+    figures += startup.measure(RECORDS_FULL if full else RECORDS)
+    show(figures)
+    print(f"took {time.monotonic() - began_s:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
