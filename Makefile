@@ -22,7 +22,7 @@ demo: $(DEMO) ## see a simulated roulette table at work, from the wheel's bytes 
 	@$(BIN)/dollyd demo $(ARGS)
 
 test: $(DEV) mosquitto ## run all tests
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest --numprocesses 2 --dist worksteal $(ARGS)  # most of them wait for real devices and brokers
 
 lint: $(DEV) ## check style, types and layers
 	@$(BIN)/ruff check

@@ -133,12 +133,15 @@ def step(setup: Setup, table: Table, event: Event, at: Stamp) -> Stepped:
     Every event tells the time: what was due before it is decided first, so that a late `Tick` lets nobody
     void after the hold, nor an odds box answer after its time. A restart alone begins time anew.
     """
+    missed_before = table.missed.count > 0
     table, due = (table, ()) if isinstance(event, Restarted) else _judge(setup, table, at)
-    if type(event) not in ACCEPTS[phase(table)]:
-        return _tell_missed(table, due + _refused(table, event))
-    table, effects = _HANDLERS[type(event)](setup, table, event, at)
-    table, verdict = _judge(setup, table, at)
-    return _tell_missed(table, due + effects + verdict)
+    if type(event) in ACCEPTS[phase(table)]:
+        table, effects = _HANDLERS[type(event)](setup, table, event, at)
+        table, verdict = _judge(setup, table, at)
+        effects = due + effects + verdict
+    else:
+        effects = due + _refused(table, event)
+    return _tell_missed(table, effects) if missed_before else (table, effects)
 
 
 def deadline_ns(setup: Setup, table: Table) -> int | None:
@@ -152,7 +155,7 @@ def deadline_ns(setup: Setup, table: Table) -> int | None:
         if setup.unresolved_void_ms > 0:
             due.append(current.unresolved.at.mono_ns + setup.unresolved_void_ms * NS_PER_MS)
     else:
-        if current.at_rest and setup.confirm == "auto":
+        if current.at_rest and setup.confirm == "auto" and not odds_awaited:
             due.append(current.at_rest.mono_ns + setup.hold_ms * NS_PER_MS)
         if current.bets_closed and odds_awaited:
             due.append(current.bets_closed.at.mono_ns + setup.odds_timeout_ms * NS_PER_MS)
@@ -459,9 +462,9 @@ def _add_missed(missed: Missed, game: GameRef) -> Missed:
 def _tell_missed(table: Table, effects: tuple[Effect, ...]) -> Stepped:
     """Put the games missed so far before whatever is recorded next.
 
-    So every game is either told, or later than the last record: then the gap of the next restart covers it.
+    So every game is either told, or ends after the last record: then the gap of the next restart covers it.
     """
-    if not table.missed.count or not any(isinstance(effect, Emit) for effect in effects):
+    if not any(isinstance(effect, Emit) for effect in effects):
         return table, effects
     gap = Emit(Kind.GAP, 0, decision.missed_games(table.missed))
     return replace(table, missed=Missed()), (gap, *effects)

@@ -7,7 +7,7 @@
 A thread lives as long as its connection and closes the device itself, so that no handle is ever used by two
 threads. After `close` it ends with the call that is under way, after `LONGEST_TIMEOUT_MS` at most.
 Causes: those of `usb_device`, besides `write-timeout` (the device takes nothing), `hung` (the thread of the
-connection before has not ended) and `bug`.
+connection before has not ended), `closed` (while it was being opened) and `bug`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class UsbTransport:
                 return f"{name}: install dollyd's udev rules, and add its user to their group"
             case "no-endpoint":
                 return f"{name} has no such bulk endpoints in interface {self._settings.interface}"
-            case "busy":
+            case "busy" if node:
                 return "held by " + (", ".join(ports.holders(node)) or "a process that we may not see")
             case _:
                 return f"{name} {node}".rstrip()
@@ -111,8 +111,8 @@ class UsbTransport:
 class _Connection:
     """One open device and its thread.
 
-    The fields below `_condition` are shared and guarded by it; everything else belongs to the event loop,
-    and the device to the thread.
+    The fields below `_condition` are shared and guarded by it. The device and `_delivered_gaps` belong to the
+    thread, everything else to the event loop.
     """
 
     def __init__(
@@ -133,18 +133,20 @@ class _Connection:
         self._bug: Exception | None = None
         # The interpreter waits for a thread that is no daemon: the kernel driver is given back at exit too.
         self._thread = threading.Thread(target=self._own, name=settings.name, daemon=False)
+        self._delivered_gaps = 0
         self._condition = threading.Condition()
         self._stopping = False
         self._reading = False
         self._outgoing = bytearray()
         self._waiting_bytes = 0
-        self._delivered_gaps = 0
 
     async def start(self) -> None:
         """Open in the thread; nothing is read before this is done. Raises `TransportError`."""
         self._thread.start()
         await self._ready
         with self._condition:
+            if self._stopping:
+                raise TransportError("closed")
             self._reading = True
             self._condition.notify()
 
@@ -263,6 +265,6 @@ class _Connection:
     def _end(self, cause: str) -> None:
         self._ended.set()
         if not self._ready.done():
-            self._ready.set_exception(TransportError(cause or "closed"))
-        elif not self._stopping:
+            self._ready.set_exception(TransportError(cause))
+        elif self._reading and not self._stopping:
             self._on_lost(cause)

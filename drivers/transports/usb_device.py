@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import threading
 import time
 from collections import Counter
 from functools import cache
@@ -32,6 +33,8 @@ USB_ERRORS = (usb.core.USBError, NotImplementedError, ValueError, IndexError)
 SOUND_S = 10.0
 """A device that kept well for so long has earned two repairs again."""
 
+_LOADING = threading.Lock()
+
 _CAUSES = {
     errno.ENODEV: "gone",
     errno.ENOENT: "gone",
@@ -46,12 +49,15 @@ _CAUSES = {
 }
 
 
-@cache
 def libusb() -> Any:
-    """pyusb's backend for libusb 1.0, or None where that is not installed, until the process ends.
+    """The backend for libusb 1.0, or None where that is not installed, until the process ends."""
+    with _LOADING:  # pyusb loads it without a lock, and two threads may ask at once
+        return search_libusb()
 
-    A search that fails starts a compiler and takes 80 ms: too long to be repeated at every retry.
-    """
+
+@cache
+def search_libusb() -> Any:
+    """Load libusb. Remembered, since a search that fails starts a compiler and takes 80 ms."""
     return usb.backend.libusb1.get_backend()
 
 

@@ -76,7 +76,7 @@ def test_a_capture_that_is_cut_short_is_refused_or_decides_nothing() -> None:
 
 
 def test_a_capture_under_other_rules_is_another_decision() -> None:
-    quarters = make_setup("B", quarters=True, odds_timeout_ms=500, draw_timeout_ms=12_000)
+    quarters = make_setup("B", quarters=True, odds_timeout_ms=1_000, draw_timeout_ms=12_000)
     before = rederive(SETUP, protocols(), capture())[-1]
     after = rederive(quarters, protocols(quarters), capture())[-1]
     assert before.kind is after.kind is Kind.RESULT

@@ -178,6 +178,12 @@ def test_a_draw_without_an_answer_may_have_counted_or_not(counter: int, counts: 
     assert host.tables == [1, 2] if counts else host.tables == [1]
 
 
+def test_the_next_answer_ends_the_doubt_about_the_counter() -> None:
+    host = Host().open_ready().draw(1, "1", 5).ask(2, NONCE).draw(3, "2", 6).draw(4, "1", 8)
+    assert host.tables == [1, 2]
+    assert host.causes == ["superseded", "counter-gap"]
+
+
 def test_the_counter_is_remembered_over_a_reconnect() -> None:
     host = Host().open_ready().draw(1, "1", 5).lose().open_ready().draw(2, "1", 7)
     assert host.tables == [1]

@@ -30,7 +30,7 @@ def installation(broker: Mosquitto, tmp_path: Path) -> Installation:
 
 @pytest.fixture
 async def table(installation: Installation) -> AsyncIterator[SimulatedTable]:
-    async with SimulatedTable(installation.directory) as simulated:
+    async with SimulatedTable(installation.directory, odds=(1, 2, 1)) as simulated:
         yield simulated
 
 

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from tests.support.broker import Mosquitto, until
 from tests.support.daemon import NODE, TOPICS, Consumer, Daemon, Installation, numbers
-from tests.support.simulated_table import SimulatedTable
+from tests.support.simulated_table import SimulatedTable, playing
 
 from dollyd.daemon.core.stamp import NS_PER_MS
 
@@ -21,13 +21,6 @@ PERIOD_MS = 200
 """As `Installation` tells the daemon."""
 UNPLUGGED_S = 10.0
 UNPLUGGED_CPU = 0.02
-
-
-async def playing(table: SimulatedTable, consumer: Consumer) -> None:
-    """The table has given its first result."""
-    await until(lambda: consumer.status("odds") == "ready")
-    table.play()
-    await until(lambda: len(consumer.of("result")) >= 1, 20)
 
 
 async def in_mid_spin(consumer: Consumer) -> int:

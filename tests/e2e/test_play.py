@@ -21,7 +21,7 @@ from tests.support.daemon import (
     told,
     verified,
 )
-from tests.support.simulated_table import SimulatedTable
+from tests.support.simulated_table import SimulatedTable, playing
 
 GAMES = 5
 STATE_KEYS = {"table", "game", "variant", "phase", "round", "mode", "blocked", "devices", "last"}
@@ -29,21 +29,15 @@ DEVICE_KEYS = {"device", "driver", "role", "status", "cause", "identity", "frame
 WHEEL_IDENTITY = {"firmware", "banner", "pockets", "game_modes", "mode", "status_output"}
 
 
-async def ready(consumer: Consumer, *devices: str) -> None:
-    """Devices are heard. The wheel must have power to be."""
-    await until(lambda: all(consumer.status(device) == "ready" for device in devices))
-
-
 async def test_every_completed_game_becomes_its_result(
     installation: Installation, table: SimulatedTable, daemon: Daemon, consumer: Consumer
 ) -> None:
-    await ready(consumer, "odds")
-    table.play()
-    await until(lambda: len(consumer.of("result")) >= GAMES, 30)
+    await playing(table, consumer, GAMES)
     table.end_play()
     results = consumer.of("result")
     assert numbers(results) == table.numbers[: len(results)]
     assert [result.round for result in results] == list(range(1, len(results) + 1))
+    assert [result.body["odds"]["table"] for result in results[:3]] == [1, 2, 1]
     drawn = {draw.nonce: draw for draw in table.box.drawn}
     for result in results:
         odds, draw = result.body["odds"], drawn[result.body["odds"]["nonce"]]
@@ -59,27 +53,10 @@ async def test_every_completed_game_becomes_its_result(
     assert verified(installation)["captures"] >= GAMES
 
 
-async def test_the_odds_table_in_force_is_the_one_that_was_drawn(
-    broker: Mosquitto, consumer: Consumer, tmp_path: Path
-) -> None:
-    installation = Installation(tmp_path, broker.address)
-    async with SimulatedTable(tmp_path, script=("0", "36", "17"), odds=(1, 2, 1)) as table:
-        with Daemon(installation) as daemon:
-            await daemon.started()
-            await ready(consumer, "odds")
-            table.play()
-            await until(lambda: len(consumer.of("result")) >= 3, 20)
-    results = consumer.of("result")[:3]
-    assert numbers(results) == ["0", "36", "17"]
-    assert [result.body["odds"]["table"] for result in results] == [1, 2, 1]
-
-
 async def test_the_retained_topics_tell_a_late_comer_everything(
     broker: Mosquitto, table: SimulatedTable, daemon: Daemon, consumer: Consumer, installation: Installation
 ) -> None:
-    await ready(consumer, "odds")
-    table.play()
-    await until(lambda: len(consumer.of("result")) >= 2, 20)
+    await playing(table, consumer, 2)
     table.end_play()  # in the middle of a game or not: the last final record stays what it is
     await until(lambda: consumer.status("wheel") == "stale")
     await until(lambda: bool(consumer.latest(TOPICS.node_health(NODE))))
@@ -120,9 +97,7 @@ def retained_topics() -> tuple[str, ...]:
 async def test_nothing_that_predicts_a_draw_is_on_any_topic(
     table: SimulatedTable, daemon: Daemon, consumer: Consumer
 ) -> None:
-    await ready(consumer, "odds")
-    table.play()
-    await until(lambda: len(consumer.of("result")) >= 3, 20)
+    await playing(table, consumer, 3)
     check_nothing_predictive(consumer.listener)
 
 
@@ -153,9 +128,7 @@ def check_nothing_predictive(listener: Listener) -> None:
 async def test_no_number_is_shown_before_its_record_is_durable(
     installation: Installation, table: SimulatedTable, daemon: Daemon, consumer: Consumer
 ) -> None:
-    await ready(consumer, "odds")
-    table.play()
-    await until(lambda: len(consumer.of("result")) >= 1, 20)
+    await playing(table, consumer)
     with closing(sqlite3.connect(installation.journal, isolation_level=None)) as disk:
         disk.execute("BEGIN IMMEDIATE")  # a disk that does not answer: nothing can be committed
         durable = {record.seq for record in journaled(installation)}

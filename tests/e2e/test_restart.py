@@ -17,14 +17,7 @@ from tests.support.daemon import (
     numbers,
     verified,
 )
-from tests.support.simulated_table import SimulatedTable
-
-
-async def playing(table: SimulatedTable, consumer: Consumer) -> None:
-    """The table has given its first result."""
-    await until(lambda: consumer.status("odds") == "ready")
-    table.play()
-    await until(lambda: len(consumer.of("result")) >= 1, 20)
+from tests.support.simulated_table import SimulatedTable, playing
 
 
 async def test_a_restart_in_mid_round_ends_that_round_without_a_number(

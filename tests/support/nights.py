@@ -115,10 +115,10 @@ class Night:
 
     def _staff(self, record: NewRecord) -> None:
         if record.kind is Kind.UNRESOLVED:
-            void = VoidDeclared("d1", "dealer", "cannot be known")
-            self.table.after(
-                self.rng.randint(1, 60), lambda: self.table.feed(house(void, self.table.at())) and None
-            )
+            self.table.after(self.rng.randint(1, 60), self._void)
+
+    def _void(self) -> None:
+        self.table.feed(house(VoidDeclared("d1", "dealer", "cannot be known"), self.table.at()))
 
     def _technician(self, event: DeviceEvent) -> None:
         if isinstance(event, DeviceTrouble) and event.device == ODDS_BOX and event.status == "fault":

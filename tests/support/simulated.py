@@ -26,7 +26,8 @@ PERIOD_MS = 50
 PERIOD_NS = PERIOD_MS * NS_PER_MS
 UTC_OFFSET_NS = 1_796_000_000 * NS_PER_S
 KEY = b"0123456789abcdef"
-SETUP = make_setup("B", odds_timeout_ms=10 * PERIOD_MS, draw_timeout_ms=240 * PERIOD_MS)
+SETUP = make_setup("B", odds_timeout_ms=20 * PERIOD_MS, draw_timeout_ms=240 * PERIOD_MS)
+"""The odds box may take so long that the wheel's next game begins meanwhile."""
 
 
 def protocols(setup: Setup = SETUP) -> dict[str, DeviceProtocol]:

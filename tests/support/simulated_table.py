@@ -10,7 +10,8 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from tests.support.daemon import ODDS_KEY
+from tests.support.broker import until
+from tests.support.daemon import ODDS_KEY, Consumer
 
 from dollyd.daemon.clock import SystemClock
 from dollyd.simulators.line import Line
@@ -109,3 +110,10 @@ class SimulatedTable:
     def unplug(self) -> None:
         self.wheel_port.unplug()
         self.odds_port.unplug()
+
+
+async def playing(table: SimulatedTable, consumer: Consumer, results: int = 1) -> None:
+    """Have a table play until it has given so many results."""
+    await until(lambda: consumer.status("odds") == "ready")
+    table.play()
+    await until(lambda: len(consumer.of("result")) >= results, 30)

@@ -9,8 +9,8 @@ import time
 from tools.bench import latency, stages, startup, throughput
 from tools.bench.report import show
 
-GAMES = 200
-STAGE_GAMES = 150
+GAMES = 150
+STAGE_GAMES = 100
 ROUNDS = 600
 RECORDS, RECORDS_FULL = 100_000, 1_000_000
 
