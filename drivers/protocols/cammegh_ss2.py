@@ -285,9 +285,10 @@ class Ss2Protocol:
             doubt = Defect.WRONG_DEVICE
         game = self._next_ref(line.counter)
         facts = DrawFacts(defects=(doubt,) if doubt else (), turns_basis=TurnsBasis.CERTIFIED)
-        attempt = Attempt(game, line.counter, line.state, at.mono_ns, facts, joined=doubt is not None)
+        joined = doubt is not None
+        attempt = Attempt(game, line.counter, line.state, at.mono_ns, facts, line.pocket, joined)
         self._change(last_game=game)
-        self._events.append(GameStarted(game, joined=attempt.joined))
+        self._events.append(GameStarted(game, joined))
         story = Story(attempt, self._terms)
         story.flags(line, at)
         self._keep(story)

@@ -2,8 +2,10 @@
 
 Evidence rule. A number is a reading only if the path place bets - ball in rim - no more bets - number of this
 game was seen live without a gap, and the number was confirmed by a second equal status line or by the bare
-number, all agreeing. On a line that showed damage during the game one more witness is asked, for the
-interface has no checksum: one flipped bit can make a valid other number.
+number, all agreeing. The interface has no checksum: one flipped bit can make a valid other number, or a state
+5 of a state 4, which still shows the number of the game before. So one more witness is asked where the line
+showed damage during the game, and where the number is that of the game before; and a status line on the heels
+of another is no second witness, for it may be the same line twice.
 
 Flags are live on the wire: what a game has shown is kept here. Sections are those of the device document,
 part 1.
@@ -38,7 +40,9 @@ _BALL_GRACE_PERIODS = 10
 _BARE_PERIODS = 3
 """The bare number comes at most 0.5 s before its status line; an older one is not of this game."""
 _WITNESSES = 2
-_WITNESSES_AFTER_DAMAGE = 3
+_WITNESSES_IN_DOUBT = 3
+_HEELS = 4
+"""Status lines closer than this part of a period are one witness."""
 
 SPINNING = frozenset({State.BALL_IN_RIM, State.NO_MORE_BETS, State.BALL_NOT_IN_TRACK})
 _CLOSED_BETS = frozenset({State.NO_MORE_BETS, State.BALL_NOT_IN_TRACK})
@@ -77,6 +81,8 @@ class Attempt:
     state: State
     state_since_ns: int
     facts: DrawFacts
+    old_number: str = ""
+    """What the first line showed: the number of the game before."""
     joined: bool = False
     """Under way when first heard: nothing is told of it."""
     doubts: tuple[Defect, ...] = ()
@@ -91,6 +97,8 @@ class Attempt:
     bare_at_ns: int = 0
     number: str = ""
     fives: int = 0
+    """State-5 lines with this number, each a witness of its own."""
+    five_at_ns: int = 0
     bonus: tuple[tuple[str, str], ...] = ()
     done: bool = False
     """A reading was reported; further lines can only contradict it."""
@@ -132,7 +140,7 @@ class Story:
         self._rotor(line)
         self._expire_bare(at)
         if line.state is State.NUMBER:
-            self._number(line.pocket)
+            self._number(line.pocket, at)
 
     def flags(self, line: StatusLine, at: Stamp) -> None:
         """Keep what the game has shown; apply the maker's times of grace (section 4)."""
@@ -250,7 +258,7 @@ class Story:
             self._change(bare="")
             self.damaged()
 
-    def _number(self, pocket: str) -> None:
+    def _number(self, pocket: str, at: Stamp) -> None:
         attempt = self.attempt
         if attempt.done:
             self._compare(pocket)
@@ -263,8 +271,8 @@ class Story:
             self.spoil(Defect.NOT_ON_WHEEL)
         elif attempt.number and attempt.number != pocket:
             self.spoil(Defect.NUMBER_CHANGED)
-        else:
-            self._change(number=pocket, fives=attempt.fives + 1)
+        elif not attempt.number or _HEELS * (at.mono_ns - attempt.five_at_ns) >= self._terms.period_ns:
+            self._change(number=pocket, fives=attempt.fives + 1, five_at_ns=at.mono_ns)
             self._confirm()
 
     def _compare(self, pocket: str) -> None:
@@ -280,7 +288,8 @@ class Story:
         if attempt.bare and attempt.bare != attempt.number:
             self.spoil(Defect.WITNESSES_DISAGREE)
             return
-        needed = _WITNESSES_AFTER_DAMAGE if attempt.damage else _WITNESSES
+        doubtful = attempt.damage > 0 or attempt.number == attempt.old_number
+        needed = _WITNESSES_IN_DOUBT if doubtful else _WITNESSES
         if attempt.facts.defects or attempt.fives + bool(attempt.bare) < needed:
             return
         # Section 3: in state 4 the ball runs opposite to the rotor.

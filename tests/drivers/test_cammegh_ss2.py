@@ -209,6 +209,31 @@ def test_replies_to_another_console_are_no_damage(reply: str) -> None:
     assert after(*lines, pocket_text("23"), GAME.line(5)).numbers == ["23"]
 
 
+def test_the_number_of_the_game_before_needs_three_witnesses() -> None:
+    """One flipped bit makes a 5 of a 4, which still shows the old number."""
+    again = Game(pocket="8", before="8")
+    ear = after(*again.lines("234"), pocket_text("8"), again.line(5))
+    assert ear.numbers == []
+    assert ear.hear(again.line(5)).numbers == ["8"]
+
+
+def test_a_state_4_line_heard_twice_as_5_is_no_number() -> None:
+    flipped = GAME.line(4).replace("*X;4", "*X;5")
+    ear = after(*GAME.lines("234"), flipped, flipped, *GAME.lines("45"), status(2, 18, "23"))
+    assert ear.numbers == []
+
+
+def test_a_status_line_heard_twice_is_one_witness() -> None:
+    ear = after(*Game(bare=False).lines("234"), GAME.line(5)).hear(GAME.line(5), every_ms=PERIOD_MS / 4 - 1)
+    assert ear.numbers == []
+    assert ear.hear(GAME.line(5), every_ms=PERIOD_MS / 4).numbers == ["23"]
+
+
+def test_in_a_burst_after_a_stall_the_bare_number_confirms_the_first_line() -> None:
+    ear = after(*GAME.lines("234")).hear(pocket_text("23"), *[GAME.line(5)] * 5, every_ms=0)
+    assert ear.numbers == ["23"]
+
+
 # --- the path --------------------------------------------------------------------------------------
 
 

@@ -136,6 +136,28 @@ async def test_a_wheel_with_another_set_of_pockets_is_the_wrong_device(
             assert not consumer.of("result")
 
 
+async def test_b15_noise_on_the_line_kills_nothing_and_makes_no_number(
+    table: SimulatedTable, daemon: Daemon, consumer: Consumer
+) -> None:
+    await playing(table, consumer)
+    noise = ("line-flip", "line-garbage", "line-tail-lost")
+    for fault in noise:
+        table.wheel_line.faults.set(fault)
+    games = len(table.completed)
+    await until(lambda: len(table.completed) >= games + 5, 30)
+    for fault in noise:
+        table.wheel_line.faults.clear(fault)
+    quiet_ns = table.now_ns
+    await until(lambda: consumer.of("result")[-1].time["monotonic_ns"] > quiet_ns, 30)
+    assert daemon.running
+    fell = {f"{game.counter:03}": str(game.pocket).strip() for game in table.completed}
+    for result in consumer.of("result"):
+        counter = result.body["evidence"]["game_ref"].rsplit("/", 1)[1].split("#")[0]
+        assert result.body["outcome"]["pocket"] == fell[counter]
+    frames = consumer.latest(TOPICS.device("r1", "wheel"))["frames"]
+    assert frames.get("bad", 0) + frames.get("not-a-line", 0) > 0
+
+
 @pytest.mark.slow
 async def test_b1_unplugged_port_does_not_spin(
     table: SimulatedTable, daemon: Daemon, consumer: Consumer

@@ -26,10 +26,21 @@ from tests.support.simulated_table import SimulatedTable, playing
 GAMES = 5
 STATE_KEYS = {"table", "game", "variant", "phase", "round", "mode", "blocked", "devices", "last"}
 DEVICE_KEYS = {"device", "driver", "role", "status", "cause", "identity", "frames", "link"}
+HEALTH_KEYS = {
+    "time",
+    "clock",
+    "writer",
+    "journal",
+    "publisher",
+    "loop_lag_ms",
+    "memory_kib",
+    "rejected_frames",
+}
 WHEEL_IDENTITY = {"firmware", "banner", "pockets", "game_modes", "mode", "status_output"}
+ALWAYS_HARMLESS = {TOPICS.last("r1"), TOPICS.node_status(NODE), TOPICS.node_keys(NODE)}
 
 
-async def test_every_completed_game_becomes_its_result(
+async def test_b55_every_completed_game_becomes_one_result(
     installation: Installation, table: SimulatedTable, daemon: Daemon, consumer: Consumer
 ) -> None:
     await playing(table, consumer, GAMES)
@@ -122,6 +133,10 @@ def check_nothing_predictive(listener: Listener) -> None:
             assert all(type(count) is int for count in device["frames"].values())
             if device["device"] == "wheel":
                 assert set(device["identity"]) <= WHEEL_IDENTITY
+        elif heard.topic == TOPICS.node_health(NODE):
+            assert set(json.loads(heard.payload)) == HEALTH_KEYS
+        else:
+            assert heard.topic in ALWAYS_HARMLESS
     assert results
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 
+import structlog
 from tools.bench import latency, stages, startup, throughput
 from tools.bench.report import show
 
@@ -22,6 +24,7 @@ def main() -> int:
     )
     parser.add_argument("--full", action="store_true", help="start with a journal of a million records")
     full: bool = parser.parse_args().full
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     began_s = time.monotonic()
     figures = latency.measure(GAMES)
     figures += stages.measure(STAGE_GAMES)

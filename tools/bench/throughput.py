@@ -43,8 +43,9 @@ def measure(rounds: int) -> list[Figure]:
         lines_a_second, records = _engine_rate(installation, rounds)
         figures = [Figure("engine", f"{lines_a_second:,.0f} lines/s")]
         single = _written_rate(installation, records[:300], tables=1, one_by_one=True)
-        one = _written_rate(installation, records, tables=1)
-        many = _written_rate(installation, records, tables=200)
+        # In turns, and the best of each: what else the machine does must not look like a slope.
+        pairs = [[_written_rate(installation, records, tables=tables) for tables in (1, 200)] for _ in "123"]
+        one, many = (max(rates) for rates in zip(*pairs, strict=True))
         figures += [
             Figure("sign + journal, one commit a record", f"{single:,.0f} records/s"),
             Figure("sign + journal, group commit", f"{one:,.0f} records/s"),
@@ -144,7 +145,8 @@ class _Pipe:
 def _written_rate(
     installation: Installation, records: Sequence[NewRecord], *, tables: int, one_by_one: bool = False
 ) -> float:
-    pipe = _Pipe(installation, tables, f"journal-{tables}-{one_by_one}.db")
+    before = len(list(installation.directory.glob("rate-*.db")))
+    pipe = _Pipe(installation, tables, f"rate-{before}.db")
     began_s = time.perf_counter()
     for number, record in enumerate(records):
         pipe.submit(number, record, 0)
