@@ -85,5 +85,5 @@ def _other_rules(setting: Setting, table: TableSettings) -> str:
     )
     for what, then, now in pairs:
         if then != now:
-            return f"decided under {what} {then.id} {then.digest[:12]}, configured is {now.id} {now.digest[:12]}"
+            return f"decided under {what} {then.id} {then.digest[:12]}, now it is {now.id} {now.digest[:12]}"
     return ""
