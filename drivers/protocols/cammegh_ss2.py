@@ -73,6 +73,8 @@ class Ss2State:
     finished: int = -1
     """Counter of the last game that showed a number; the next game must have another."""
     last_game: GameRef | None = None
+    damage: int = 0
+    """Bad lines since the last game had its number, or ended; they are told to the next one."""
     question: int = 0
     asked_at_ns: int = -1
     polled_at_ns: int = 0
@@ -286,8 +288,10 @@ class Ss2Protocol:
         game = self._next_ref(line.counter)
         facts = DrawFacts(defects=(doubt,) if doubt else (), turns_basis=TurnsBasis.CERTIFIED)
         joined = doubt is not None
-        attempt = Attempt(game, line.counter, line.state, at.mono_ns, facts, line.pocket, joined)
-        self._change(last_game=game)
+        attempt = Attempt(
+            game, line.counter, line.state, at.mono_ns, facts, line.pocket, joined, damage=state.damage
+        )
+        self._change(last_game=game, damage=0)
         self._events.append(GameStarted(game, joined))
         story = Story(attempt, self._terms)
         story.flags(line, at)
@@ -315,9 +319,12 @@ class Ss2Protocol:
             self._keep(story)
 
     def _damaged(self) -> None:
-        if story := self._story():
+        story = self._story()
+        if story and not story.attempt.done:
             story.damaged()
             self._keep(story)
+        else:
+            self._change(damage=self._state.damage + 1)
 
     def _gap(self, *states: State) -> None:
         """The wheel was silent for too long: a gap, if its game is in one of these states."""

@@ -88,7 +88,7 @@ class Attempt:
     doubts: tuple[Defect, ...] = ()
     """Seen, and decisive only if a number follows: a fault that ends the game is a void, not a doubt."""
     damage: int = 0
-    """Bad lines since the game began."""
+    """Bad lines in the game, and between the number of the game before and its beginning."""
     launch_failing: bool = False
     ball_unseen_since_ns: int = -1
     rotor: bool | None = None

@@ -194,6 +194,21 @@ def test_after_noise_three_witnesses_are_needed() -> None:
     assert ear.hear(GAME.line(5)).numbers == ["23"]
 
 
+def test_damage_between_two_games_is_damage_of_the_second() -> None:
+    first = Game(bare=False)
+    second = first.next("5")
+    ear = after(*first.lines()).noise().hear(*second.lines("234"), second.line(5), second.line(5))
+    assert ear.numbers == ["23"]
+    assert ear.hear(second.line(5)).numbers == ["23", "5"]
+
+
+def test_damage_of_one_game_is_not_that_of_the_next() -> None:
+    first = Game(bare=False)
+    second = first.next("5")
+    ear = after(*first.lines("23")).noise().hear(*first.lines("45"), *second.lines("234"))
+    assert ear.hear(second.line(5), second.line(5)).numbers == ["23", "5"]
+
+
 def test_a_status_line_that_began_inside_another_line_is_damage() -> None:
     ear = after(*GAME.lines("23"))
     ear.hear("*X;4;01" + GAME.line(4), *GAME.lines("4"), pocket_text("23"), GAME.line(5))
