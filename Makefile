@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench fuzz crash mosquitto
+.PHONY: help demo demo-all test lint bench fuzz crash mosquitto
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -12,14 +12,17 @@ DEMO := .venv/.demo-installed
 DEV := .venv/.dev-installed
 # More arguments for the command behind a target: make test ARGS="tests/core -x"
 ARGS ?=
-# Mutated wheel streams that `make fuzz` plays.
+# Damaged streams of each kind of device that `make fuzz` plays.
 COUNT ?= 100000
 
 help: ## list these targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
 
 demo: $(DEMO) ## see a simulated roulette table at work, from the wheel's bytes to verified results
 	@$(BIN)/dollyd demo $(ARGS)
+
+demo-all: $(DEMO) ## see every game at work, one table each, with something that goes wrong at every one
+	@$(BIN)/dollyd demo --all $(ARGS)
 
 test: $(DEV) mosquitto ## run all tests
 	@$(BIN)/pytest --numprocesses 2 --dist worksteal $(ARGS)  # most of them wait for real devices and brokers
@@ -33,7 +36,7 @@ lint: $(DEV) ## check style, types and layers
 bench: $(DEV) mosquitto ## measure latency against a bare serial-to-MQTT bridge
 	@$(BIN)/python -m tools.bench $(ARGS)
 
-fuzz: $(DEV) ## play COUNT mutated wheel streams: no wrong number, no task that dies
+fuzz: $(DEV) ## play COUNT damaged streams of each kind of device: nothing untrue comes of them
 	@$(BIN)/python -m tools.fuzz $(COUNT) $(ARGS)
 
 crash: $(DEV) mosquitto ## kill daemon and broker at random moments of play: nothing lost, nothing doubled

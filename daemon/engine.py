@@ -16,20 +16,24 @@ from typing import Any
 import msgspec
 
 from dollyd.daemon.core.events import (
-    BetsClosed,
+    HOUSE_EVENTS,
     ClockStepped,
-    Confirmed,
     Defect,
-    DeviceEvent,
     DrawUpdate,
     Event,
     Restarted,
-    TableClosed,
-    TableOpened,
+    Spoken,
     Tick,
-    VoidDeclared,
 )
-from dollyd.daemon.core.record import Capture, Kind, ResultBody, UnresolvedBody, VoidBody, encode
+from dollyd.daemon.core.record import (
+    Capture,
+    Kind,
+    ResultBody,
+    ThrowRejectedBody,
+    UnresolvedBody,
+    VoidBody,
+    encode,
+)
 from dollyd.daemon.core.round import AskOdds, Effect, Emit, deadline_ns, step
 from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.core.state import Setup, Table
@@ -59,9 +63,8 @@ class Op(StrEnum):
     """Not an input: what went to the device, for the reader."""
 
 
-HOUSE_EVENTS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (TableOpened, TableClosed, VoidDeclared, Confirmed, BetsClosed, ClockStepped, Restarted)
+_HOST_EVENTS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (*HOUSE_EVENTS, ClockStepped, Restarted)
 }
 
 
@@ -95,7 +98,7 @@ class Output:
     """Bytes for devices, by name."""
     odds_wanted: tuple[int, ...] = ()
     """Rounds whose odds table must be drawn: answer with a `DRAW` input that brings a nonce."""
-    events: tuple[DeviceEvent, ...] = ()
+    events: tuple[Spoken, ...] = ()
     overflow: bool = False
     """The round had more lines than may be kept; its devices were declared lost, it is unresolved."""
 
@@ -141,6 +144,7 @@ class Engine:
         self.table = table or Table()
         self._head = b""
         self._lines: list[bytes] = []
+        self._capture_ended = False
         self._cut()
 
     def deadline_ns(self) -> int | None:
@@ -154,9 +158,11 @@ class Engine:
 
     def feed(self, item: Input) -> Output:
         """Take one input; give all that follows."""
+        if self._capture_ended:
+            self._cut()
         self._lines.append(line_of(item))
         said = self._protocols_say(item)
-        events: list[DeviceEvent] = [event for _, part in said for event in part.events]
+        events: list[Spoken] = [event for _, part in said for event in part.events]
         effects = self._step_all([*events, *self._own_events(item)], item.at)
         overflow = not self._idle() and len(self._lines) >= ROUND_LINES_MAX
         if overflow:
@@ -167,8 +173,10 @@ class Engine:
             self._lines.append(line_of(sent))
         records, wanted = self._write(effects, item.at)
         output = Output(tuple(records), send, tuple(wanted), tuple(events), overflow)
-        if any(record.capture for record in records) or (self._idle() and len(self._lines) >= _ROLLING_LINES):
-            self._cut()
+        # The next capture begins with the next input: a decision is not kept waiting for it.
+        self._capture_ended = any(record.capture for record in records) or (
+            self._idle() and len(self._lines) >= _ROLLING_LINES
+        )
         return output
 
     def restore(self, head: bytes) -> None:
@@ -180,7 +188,8 @@ class Engine:
         self.table = snapshot.table
         for name, state in snapshot.devices.items():
             self.protocols[name].restore(state)
-        self._cut()
+        # The head stays as it was written: a later version may write the same state in other words.
+        self._head, self._lines, self._capture_ended = head + b"\n", [], False
 
     # --- the parts of a step -------------------------------------------------------------------------
 
@@ -211,7 +220,7 @@ class Engine:
             return (Tick(),)
         if item.op is Op.HOUSE:
             fields = msgspec.json.decode(item.text)
-            kind = HOUSE_EVENTS[fields.pop("event")]
+            kind = _HOST_EVENTS[fields.pop("event")]
             return (msgspec.convert(fields, kind),)
         return ()
 
@@ -241,7 +250,7 @@ class Engine:
 
     def _record(self, effect: Emit, at: Stamp) -> NewRecord:
         body, capture = effect.body, b""
-        if effect.captured and isinstance(body, ResultBody | VoidBody | UnresolvedBody):
+        if effect.captured and isinstance(body, ResultBody | VoidBody | ThrowRejectedBody | UnresolvedBody):
             capture = self._head + b"".join(self._lines)
             seal = Capture(digest=hashlib.sha256(capture).hexdigest(), lines=len(self._lines))
             body = msgspec.structs.replace(
@@ -257,6 +266,7 @@ class Engine:
 
     def _cut(self) -> None:
         """Begin a new capture with the state as it is now."""
+        self._capture_ended = False
         devices = {name: protocol.snapshot() for name, protocol in self.protocols.items()}
         self._head = msgspec.json.encode(Head(CAPTURE_VERSION, self.table, devices)) + b"\n"
         self._lines = []

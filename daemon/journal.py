@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from dollyd.client.jws import parse_envelope, strict_object
 from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.void_rules import INSPECTED_AFTER
 from dollyd.daemon.cursors import Cursors
 from dollyd.daemon.errors import JournalError, ensure
 from dollyd.daemon.journal_file import (
@@ -88,6 +89,8 @@ class Tail:
     """The open round is recorded as unresolved."""
     session: dict[str, Any] | None
     """Payload of the last `session` record."""
+    inspection: str
+    """The rule of the last void that asks for an inspection which has not been recorded, empty for none."""
     results: tuple[dict[str, Any], ...]
     """Payloads of the last results, oldest first, at most `RESULTS_KEPT`."""
 
@@ -255,6 +258,7 @@ class Journal:
             open_round=open_round,
             unresolved=open_round is not None and self._is_unresolved(chain, open_round),
             session=self._last_session(chain),
+            inspection=self._inspection(chain, last_round),
             results=self._results(chain),
         )
 
@@ -274,6 +278,21 @@ class Journal:
             "SELECT envelope FROM entry WHERE chain = ? AND kind = 'session' ORDER BY seq DESC LIMIT 1", chain
         )
         return _payload(rows[0][0]) if rows else None
+
+    def _inspection(self, chain: int, last_round: int) -> str:
+        # No round is opened before the inspection, so only the last one can ask for it.
+        rows = self._rows(
+            "SELECT seq, kind, envelope FROM entry WHERE chain = ? AND round = ? AND final = 1",
+            chain,
+            last_round,
+        )
+        rule = _payload(rows[0][2])["body"].get("rule", "") if rows and rows[0][1] == Kind.VOID else ""
+        if rule not in INSPECTED_AFTER:
+            return ""
+        later = self._rows(
+            "SELECT envelope FROM entry WHERE chain = ? AND kind = 'incident' AND seq > ?", chain, rows[0][0]
+        )
+        return "" if any(_payload(row[0])["body"]["what"] == "inspected" for row in later) else str(rule)
 
     def _results(self, chain: int) -> tuple[dict[str, Any], ...]:
         # Looks through as many rounds as there may be voids among them, and no further.

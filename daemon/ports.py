@@ -8,16 +8,26 @@ from pathlib import Path
 
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.settings import DeviceSettings
+from dollyd.drivers.transports.usb_port import UsbSettings
+
+USB_DEVICES = Path("/sys/bus/usb/devices")
+USB_NODES = Path("/dev/bus/usb")
 
 
 def check_port(file: str, device: DeviceSettings, *, must_exist: bool) -> None:
-    """Refuse a port that can never work: not a serial port, or one that this user may not use.
+    """Refuse a port that can never work: not a port, or one that this user may not use.
 
     A port that is not there is an error only where `must_exist`: a device may be plugged in later.
     Raises `ConfigError`.
     """
-    port = Path(device.section.port)
     key = f"{device.key}.port"
+    if device.usb is None:
+        _check_serial(file, key, Path(device.section.port), must_exist=must_exist)
+    elif must_exist:
+        _check_usb(file, key, device.usb)
+
+
+def _check_serial(file: str, key: str, port: Path, *, must_exist: bool) -> None:
     try:
         mode = port.stat().st_mode
     except FileNotFoundError:
@@ -34,3 +44,34 @@ def check_port(file: str, device: DeviceSettings, *, must_exist: bool) -> None:
     if not os.access(port, os.R_OK | os.W_OK):
         remedy = "add dollyd's user to the port's group (usually dialout)"
         raise ConfigError(file, key, f"{port} may not be read and written", remedy)
+
+
+def _check_usb(file: str, key: str, wanted: UsbSettings) -> None:
+    """Look for the device among those that the kernel has listed; nothing is opened."""
+    found = [plug for plug in sorted(USB_DEVICES.glob("*-*")) if _is_meant(plug, wanted)]
+    if not found:
+        remedy = "plug the device in, or correct the name (see lsusb)"
+        raise ConfigError(file, key, f"{wanted.name} is not plugged in", remedy)
+    if len(found) > 1:
+        plugs = ", ".join(plug.name for plug in found)
+        raise ConfigError(file, key, f"{wanted.name} is plugged in at {plugs}", "add serial= or path=")
+    bus, number = int(_told(found[0], "busnum")), int(_told(found[0], "devnum"))
+    node = USB_NODES / f"{bus:03}" / f"{number:03}"
+    if not os.access(node, os.R_OK | os.W_OK):
+        remedy = "install dollyd's udev rules, and add its user to their group"
+        raise ConfigError(file, key, f"{node} may not be read and written", remedy)
+
+
+def _is_meant(plug: Path, wanted: UsbSettings) -> bool:
+    ids = (_told(plug, "idVendor"), _told(plug, "idProduct"))
+    if ids != (f"{wanted.vid:04x}", f"{wanted.pid:04x}") or wanted.port_path not in {"", plug.name}:
+        return False
+    return wanted.serial in {"", _told(plug, "serial")}
+
+
+def _told(plug: Path, name: str) -> str:
+    """What a device says of itself, empty where it does not."""
+    try:
+        return (plug / name).read_text("utf-8", errors="replace").strip()
+    except OSError:  # an interface of a device has no ids, many devices have no serial number
+        return ""

@@ -19,7 +19,7 @@ from dollyd.daemon.core.record import Capture, Kind, Named, Record, Setting, enc
 from dollyd.daemon.replay import CaptureError, rederive
 from dollyd.daemon.settings import TableSettings
 
-DECISIONS = frozenset({Kind.RESULT, Kind.VOID, Kind.UNRESOLVED})
+DECISIONS = frozenset({Kind.RESULT, Kind.VOID, Kind.UNRESOLVED, Kind.THROW_REJECTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,9 @@ class _Evidence(msgspec.Struct):
 
 
 class _Body(msgspec.Struct):
-    setting: Setting
     evidence: _Evidence
+    setting: Setting | None = None
+    """A rejected throw has none; the end of its round has."""
 
 
 def rederive_journal(path: Path, tables: Mapping[str, TableSettings]) -> Iterator[Derived]:
@@ -60,7 +61,7 @@ def _why_not(record: Record, payload: bytes, capture: bytes | None, table: Table
     if table is None:
         return "the configuration has no such table"
     body = msgspec.json.decode(record.body, type=_Body)
-    if other := _other_rules(body.setting, table):
+    if body.setting and (other := _other_rules(body.setting, table)):
         return other
     if capture is None:
         return "the raw capture is not kept any more"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from dollyd.daemon.core.events import Defect, GameStarted, TableOpened, VoidDeclared
-from dollyd.daemon.core.record import Kind, ResultBody, UnresolvedBody, VoidBody
+from dollyd.daemon.core.record import Kind, ResultBody, ThrowRejectedBody, UnresolvedBody, VoidBody
 from dollyd.daemon.core.round import Phase, phase
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.core.state import Setup
@@ -28,7 +28,10 @@ class CaptureError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One game attempt and what became of it. `t` in seconds of the capture, `reason` a rule id."""
+    """One game attempt and what became of it. `t` in seconds of the capture, `reason` a rule id.
+
+    `pocket` is the reading: of boule number and cup, of dice the faces, with blanks between.
+    """
 
     game: str
     verdict: str
@@ -140,8 +143,12 @@ class _Watch:
             match record.kind:
                 case Kind.RESULT:
                     result = msgspec.json.decode(record.body, type=ResultBody)
-                    game, pocket = _game(result.evidence.game_ref), str(result.outcome["pocket"])
-                    self._ready.append(Attempt(game, "result", pocket, t, None))
+                    game = _game(result.evidence.game_ref)
+                    self._ready.append(Attempt(game, "result", _read(result), t, None))
+                case Kind.THROW_REJECTED:
+                    throw = msgspec.json.decode(record.body, type=ThrowRejectedBody)
+                    game = _game(throw.evidence.game_ref)
+                    self._ready.append(Attempt(game, "throw-rejected", None, t, throw.rule))
                 case Kind.VOID:
                     void = msgspec.json.decode(record.body, type=VoidBody)
                     self._ready.append(Attempt(_game(void.evidence.game_ref), "void", None, t, void.rule))
@@ -157,6 +164,10 @@ class _Watch:
         self.feed(Input(Op.LOST, at, self._device, str(Defect.CAPTURE_ENDED)))
         ended = self.take()
         return [replace(a, reason=str(Defect.CAPTURE_ENDED)) for a in ended] if before else ended
+
+
+def _read(result: ResultBody) -> str:
+    return next((" ".join(witness.value) for witness in result.evidence.witnesses if witness.value), "")
 
 
 def _game(game_ref: str) -> str:

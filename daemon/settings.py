@@ -8,27 +8,29 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib.resources import files
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from dollyd.daemon.core import rulebook as texts
 from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.core.record import Stakes
-from dollyd.daemon.core.rulebook import RuleTextError
 from dollyd.daemon.core.state import Bound, Setup
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.gaming_day import gaming_day
+from dollyd.daemon.table_rules import TableRules, Wanted, rules_of
 from dollyd.daemon.topics import check_name
 from dollyd.drivers import DRIVERS
-from dollyd.drivers.spec import DeviceSetup, DriverSpec, Proof
+from dollyd.drivers.spec import DeviceSetup, DriverSpec, Place, Proof, UsbDefaults
+from dollyd.drivers.transports.usb_port import UsbSettings, parse_usb
 
 SHIPPED_RULES = "fi-ray-2013"
 """Regulation whose rulebooks and profile are shipped for every game."""
+
+USB_PREFIX = "usb:"
+"""Ports that begin so are USB devices; all others are names of serial ports."""
 
 T = TypeVar("T")
 Positive = Annotated[int, Meta(gt=0)]
@@ -111,10 +113,14 @@ class TableSection(_Section, frozen=True):
     stakes: StakesSection
     devices: dict[str, dict[str, Any]]
     zero_rule: str = ""
+    layout: str = ""
+    """Order of the pockets, cups or sectors: needed where it is measured at the device."""
     quarters: bool = False
     confirm: Literal["auto", "dealer"] = "auto"
     odds_timeout_ms: Positive = 5_000
     draw_timeout_ms: Positive = 120_000
+    witness_timeout_ms: Positive = 1_000
+    """After the first reading all other witnesses must have spoken within this time."""
 
 
 class _File(_Section, frozen=True):
@@ -136,6 +142,8 @@ class DeviceSettings:
     section: DeviceSection
     driver: DriverSpec
     setup: DeviceSetup
+    usb: UsbSettings | None = None
+    """The USB device that the port means, None for a serial port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +198,9 @@ def shipped_table(game: str, variant: str, driver: str) -> TableSettings:
     spec = DRIVERS.get(driver)
     if spec is None:
         raise ConfigError("dollyd", "driver", f"no driver {driver!r}", f"choose one of {', '.join(DRIVERS)}")
-    device = {"driver": driver, "role": min(spec.roles), "port": "none"}
+    reading = GAMES[game].roles if game in GAMES else frozenset()
+    role = min(reading & spec.roles.keys(), default=min(spec.roles))
+    device = {"driver": driver, "role": role, "port": "none"}
     tree: dict[str, Any] = {
         "game": game,
         "variant": variant,
@@ -226,106 +236,70 @@ def _check_name(file: str, key: str, name: str) -> None:
         raise ConfigError(file, key, f"{name!r} is not a name", remedy)
 
 
-def _rule_file(config: Path, key: str, folder: str, name: str) -> bytes:
-    """A rule text by the name of a shipped one, or by a path that ends in `.toml` (relative to the file)."""
-    try:
-        if name.endswith(".toml"):
-            return (config.parent / name).read_bytes()
-        return files("dollyd").joinpath("config", folder, f"{name}.toml").read_bytes()
-    except OSError as error:
-        shipped = sorted(
-            entry.name.removesuffix(".toml") for entry in files("dollyd").joinpath("config", folder).iterdir()
-        )
-        remedy = f"give a path that ends in .toml or one of {', '.join(shipped)}"
-        raise ConfigError(str(config), key, f"{name!r} cannot be read ({error.strerror})", remedy) from error
-
-
-def _parse_rules(config: Path, key: str, folder: str, name: str, parse: Callable[[bytes], T]) -> T:
-    try:
-        return parse(_rule_file(config, key, folder, name))
-    except RuleTextError as error:
-        raise ConfigError(str(config), key, f"{name!r}: {error}", "correct the rule file") from error
-
-
 def _table(config: Path, name: str, tree: Any, date_of: Callable[[int], str]) -> TableSettings:
     file, key = str(config), f"tables.{name}"
     _check_name(file, key, name)
     section = _convert(file, key, tree, TableSection)
-    game = GAMES.get(section.game)
-    if game is None:
-        raise ConfigError(
-            file, f"{key}.game", f"no game {section.game!r}", f"choose one of {', '.join(GAMES)}"
+    rules = rules_of(
+        Wanted(
+            config=config,
+            key=key,
+            game=section.game,
+            variant=section.variant,
+            rulebook=section.rulebook,
+            profile=section.profile,
+            layout=section.layout,
+            zero_rule=section.zero_rule,
+            quarters=section.quarters,
         )
-    rulebook, book_name = _parse_rules(
-        config, f"{key}.rulebook", "rulebooks", section.rulebook, texts.parse_rulebook
     )
-    profile, profile_name = _parse_rules(
-        config, f"{key}.profile", "profiles", section.profile, texts.parse_profile
-    )
-    variant = rulebook.variants.get(section.variant)
-    if rulebook.game != section.game or variant is None:
-        problem = f"rulebook {rulebook.id} has no {section.game} variant {section.variant!r}"
-        raise ConfigError(file, f"{key}.variant", problem, f"choose one of {', '.join(rulebook.variants)}")
-    rules = profile.games.get(section.game)
-    if rules is None:
-        remedy = "choose a profile that has this game"
-        raise ConfigError(
-            file, f"{key}.profile", f"profile {profile.id} says nothing of {section.game}", remedy
-        )
-    zero_rule = section.zero_rule or (variant.zero_rules[0] if len(variant.zero_rules) == 1 else "")
-    if zero_rule not in variant.zero_rules:
-        remedy = f"set one of {', '.join(variant.zero_rules)}"
-        raise ConfigError(file, f"{key}.zero_rule", f"variant {section.variant} needs a zero rule", remedy)
-    if section.quarters and not rulebook.quarter_odds:
-        remedy = "set quarters = false"
-        raise ConfigError(file, f"{key}.quarters", f"rulebook {rulebook.id} has no quarter bets", remedy)
     stakes = Stakes(**msgspec.structs.asdict(section.stakes))
     if stakes.maximum < stakes.minimum:
         remedy = "give 0 <= minimum <= maximum, in minor units"
         raise ConfigError(file, f"{key}.stakes", "minimum and maximum do not fit", remedy)
-    layout = _parse_rules(config, f"{key}.variant", "layouts", variant.layout, texts.parse_layout)
     devices = {
-        device: _device(config, f"{key}.devices.{device}", device, tree, section.game, game.values(layout))
+        device: _device(config, f"{key}.devices.{device}", device, tree, rules)
         for device, tree in section.devices.items()
     }
     setup = Setup(
         table=name,
-        game=game,
+        game=rules.game,
         variant_name=section.variant,
-        variant=variant,
-        layout=layout,
-        rulebook=book_name,
-        profile=profile_name,
-        rules=rules,
-        zero_rule=zero_rule,
+        variant=rules.variant,
+        layout=rules.layout,
+        rulebook=rules.rulebook,
+        profile=rules.profile,
+        rules=rules.rules,
+        zero_rule=rules.zero_rule,
         quarters=section.quarters,
         stakes=stakes,
         devices=tuple(Bound(n, d.section.driver, d.section.role) for n, d in devices.items()),
         confirm=section.confirm,
-        hold_ms=rules.hold_ms,
+        hold_ms=rules.rules.hold_ms,
         odds_timeout_ms=section.odds_timeout_ms,
         draw_timeout_ms=section.draw_timeout_ms,
-        unresolved_void_ms=rules.unresolved_void_after_s * 1000,
+        witness_timeout_ms=section.witness_timeout_ms,
+        unresolved_void_ms=rules.rules.unresolved_void_after_s * 1000,
         gaming_date=date_of,
     )
     _check_proofs(file, key, setup, devices)
     return TableSettings(setup, devices)
 
 
-def _device(
-    config: Path, key: str, name: str, tree: Any, game: str, pockets: tuple[str, ...]
-) -> DeviceSettings:
-    file = str(config)
+def _device(config: Path, key: str, name: str, tree: Any, rules: TableRules) -> DeviceSettings:
+    file, game = str(config), rules.game.name
+    readings = rules.game.values(rules.layout)
+    pockets = tuple(reading[0] for reading in readings) if rules.game.layout else ()
     _check_name(file, key, name)
     section = _convert(file, key, tree, DeviceSection)
     driver = DRIVERS.get(section.driver)
     if driver is None:
         remedy = f"choose one of {', '.join(DRIVERS)}"
         raise ConfigError(file, f"{key}.driver", f"no driver {section.driver!r}", remedy)
-    if section.role not in driver.roles or game not in driver.games:
-        remedy = (
-            f"{driver.name} can be {', '.join(sorted(driver.roles))} of {', '.join(sorted(driver.games))}"
-        )
+    place = driver.roles.get(section.role)
+    if place is None or game not in place.games:
+        can_be = (f"{role} of {', '.join(sorted(one.games))}" for role, one in driver.roles.items())
+        remedy = f"{driver.name} can be {'; '.join(can_be)}"
         raise ConfigError(file, f"{key}.role", f"{driver.name} cannot be {section.role!r} of {game}", remedy)
     for option, value in section.options.items():
         if option not in driver.options:
@@ -343,18 +317,58 @@ def _device(
     setup = DeviceSetup(
         name=name,
         role=section.role,
+        game=game,
         pockets=pockets,
+        readings=readings,
         period_ms=period_ms,
         silence_ms=section.silence_ms or 4 * period_ms,
         options=section.options,
-        secret=_secret(config, key, section, driver),
+        secret=_secret(config, key, section, place),
         expect=section.expect,
     )
-    return DeviceSettings(key, section, driver, setup)
+    return DeviceSettings(key, section, driver, setup, _usb(file, key, section, driver))
 
 
-def _secret(config: Path, key: str, section: DeviceSection, driver: DriverSpec) -> bytes:
-    if not driver.needs_secret:
+def _usb(file: str, key: str, section: DeviceSection, driver: DriverSpec) -> UsbSettings | None:
+    """The USB device that a port `usb:...` means, None for a serial port; the driver must know such."""
+    if not section.port.startswith(USB_PREFIX):
+        if driver.serial is None:
+            remedy = "name it by usb:VID:PID as lsusb shows them"
+            raise ConfigError(file, f"{key}.port", f"{driver.name} has no serial port", remedy)
+        if section.baud is not None and driver.serial.baud_fixed:
+            remedy = "remove it; this device takes speeds for commands"
+            raise ConfigError(file, f"{key}.baud", f"the speed of {driver.name} is fixed", remedy)
+        return None
+    if driver.usb is None:
+        remedy = "name its serial port, e.g. /dev/serial/by-id/..."
+        raise ConfigError(file, f"{key}.port", f"{driver.name} is not reached by USB transfers", remedy)
+    for name in ("baud", "dtr", "rts"):
+        if getattr(section, name) is not None:
+            raise ConfigError(file, f"{key}.{name}", "a USB device has no line", "remove it")
+    try:
+        return _with_defaults(section.port, driver.usb)
+    except ValueError as error:
+        remedy = "name it like usb:1d50:60c6:serial=00A1"
+        raise ConfigError(file, f"{key}.port", str(error), remedy) from error
+
+
+def _with_defaults(port: str, defaults: UsbDefaults) -> UsbSettings:
+    """What the port leaves open is as the driver has it. Raises ValueError."""
+    options = {"interface": str(defaults.interface), "in": f"{defaults.endpoint_in:02x}"}
+    if defaults.endpoint_out is not None:
+        options["out"] = f"{defaults.endpoint_out:02x}"
+    open_ones = (f":{name}={value}" for name, value in options.items() if f":{name}=" not in port)
+    wanted = parse_usb(port + "".join(open_ones))
+    return replace(
+        wanted,
+        read_bytes=defaults.read_bytes,
+        timeout_ms=defaults.timeout_ms,
+        pause_ms=defaults.pause_ms,
+    )
+
+
+def _secret(config: Path, key: str, section: DeviceSection, place: Place) -> bytes:
+    if not place.needs_secret:
         return b""
     remedy = "name a file that holds the key shared with the device"
     if not section.secret_file:
@@ -374,7 +388,8 @@ def _check_proofs(file: str, key: str, setup: Setup, devices: Mapping[str, Devic
     if not setup.witnesses:
         remedy = f"add a device with role {' or '.join(sorted(setup.game.roles))}"
         raise ConfigError(file, f"{key}.devices", f"nothing reads the outcome of {setup.game.name}", remedy)
-    proofs = frozenset(proof for device in devices.values() for proof in device.driver.proves)
+    places = [device.driver.roles[device.section.role] for device in devices.values()]
+    proofs = frozenset(proof for place in places for proof in place.proves)
     boxes = sum(device.role == "odds" for device in setup.devices)
     if setup.needs_odds and boxes == 0:
         remedy = 'add a device with role "odds"'
@@ -387,8 +402,8 @@ def _check_proofs(file: str, key: str, setup: Setup, devices: Mapping[str, Devic
         Proof.DIRECTION: setup.rules.ball_direction_opposite_required,
     }
     for proof, wanted in asked.items():
-        if wanted and proof not in proofs:
-            remedy = "add a device that does, or choose another profile"
+        if wanted and proof not in proofs and setup.confirm != "dealer":  # who confirms has watched
+            remedy = 'add a device that does, set confirm = "dealer", or choose another profile'
             raise ConfigError(
                 file, f"{key}.devices", f"no device proves {proof}, the profile asks for it", remedy
             )

@@ -19,18 +19,20 @@ import structlog
 
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.events import Restarted, TableOpened
-from dollyd.daemon.core.record import Kind, ResultBody
+from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import phase
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp, iso_utc
-from dollyd.daemon.core.state import Mark, Round, Table
+from dollyd.daemon.core.state import Mark, Round, Setup, Table
 from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house
+from dollyd.daemon.errors import InvariantError
 from dollyd.daemon.journal import Tail
-from dollyd.daemon.session import DeviceSession
+from dollyd.daemon.session import DeviceSession, Transport
 from dollyd.daemon.settings import DeviceSettings, TableSettings
 from dollyd.daemon.writer import Draft
 from dollyd.drivers.framing import AnyFrame, BadFrame
 from dollyd.drivers.spec import Status
 from dollyd.drivers.transports.serial import SerialSettings, SerialTransport
+from dollyd.drivers.transports.usb import UsbTransport
 
 OUTCOMES_SHOWN = 20
 _LIVE = frozenset({Status.READY, Status.FAULT, Status.WRONG_DEVICE})
@@ -45,9 +47,13 @@ class RecordSink(Protocol):
         ...
 
 
-def serial_transport(device: DeviceSettings) -> SerialTransport:
-    """The port of a device as its driver and the configuration ask."""
+def transport_of(device: DeviceSettings) -> Transport:
+    """The way to a device as its driver and the configuration ask."""
+    if device.usb is not None:
+        return UsbTransport(device.usb)
     defaults, section = device.driver.serial, device.section
+    if defaults is None:
+        raise InvariantError("settings refuse a serial port for a driver that has none")
     return SerialTransport(
         SerialSettings(
             port=section.port,
@@ -115,7 +121,9 @@ class TableRunner:
         """Take up where the journal ends; without a journaled session the table is opened."""
         at = self._clock.stamp()
         if tail is not None:
-            self.engine = Engine(self.settings.setup, self.engine.protocols, restored(tail, self._clock))
+            self.engine = Engine(
+                self.settings.setup, self.engine.protocols, restored(self.settings.setup, tail, self._clock)
+            )
             for payload in tail.results:
                 self._show(payload["round"], payload["body"]["outcome"])
             self._take(house(Restarted(tail.last_utc), at))
@@ -124,7 +132,7 @@ class TableRunner:
         for name, device in self.settings.devices.items():
             self.sessions[name] = DeviceSession(
                 name,
-                serial_transport(device),
+                transport_of(device),
                 device.driver.framing(),
                 _DeviceSink(self, name),
                 clock=self._clock,
@@ -247,7 +255,7 @@ class TableRunner:
         return {name: str(protocol.status) for name, protocol in self.engine.protocols.items()}
 
 
-def restored(tail: Tail, clock: Clock) -> Table:
+def restored(setup: Setup, tail: Tail, clock: Clock) -> Table:
     """The state of a table as its journal tells it; a round under way was interrupted."""
     at = clock.stamp()
     current = None
@@ -258,8 +266,10 @@ def restored(tail: Tail, clock: Clock) -> Table:
         open=tail.session_open,
         opened_at=_opened_at(tail, at) if tail.session_open else None,
         number=tail.last_round,
+        inspection=tail.inspection,
         round=current,
-        zeros=_zeros(tail.results),
+        memory=setup.game.after(tail.results[-1]["body"]["outcome"]) if tail.results else (),
+        wheel_direction=_wheel_direction(tail.results),
     )
 
 
@@ -272,9 +282,7 @@ def _opened_at(tail: Tail, at: Stamp) -> Stamp:
     )
 
 
-def _zeros(results: Sequence[Mapping[str, Any]]) -> int:
-    """Zeros in a row up to the last result, as its record counted them."""
-    if not results:
-        return 0
-    body = msgspec.convert(results[-1]["body"], ResultBody)
-    return body.zeros_in_a_row if isinstance(body.zeros_in_a_row, int) else 0
+def _wheel_direction(results: Sequence[Mapping[str, Any]]) -> str:
+    """Direction of the wheel in the last result, empty where no witness saw it."""
+    witnesses = results[-1]["body"]["evidence"]["witnesses"] if results else []
+    return next((w["wheel_direction"] for w in witnesses if "wheel_direction" in w), "")

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from dollyd.drivers.framing import LineDecoder
-from dollyd.drivers.protocols import cammegh_ss2, tlp
-from dollyd.drivers.spec import DriverSpec, Proof, SerialDefaults
+from dollyd.drivers.protocols import cammegh_ss2, generators, tlp, winning_number_line
+from dollyd.drivers.random_blocks import RandomBlockDecoder
+from dollyd.drivers.spec import DriverSpec, Place, Proof, SerialDefaults
+
+_ROULETTE = frozenset({"roulette"})
+_BALL_GAMES = frozenset({"roulette", "boule"})
+_WHEEL_GAMES = _BALL_GAMES | {"money-wheel"}
+_DICE_GAMES = frozenset({"tuplanoppa", "sic-bo", "craps"})
+_WHOLE_DRAW = frozenset({Proof.NUMBER, Proof.TURNS, Proof.DIRECTION})
+_HOST_DRAWS = Place(_ROULETTE, frozenset({Proof.ODDS_TABLE}))
 
 DRIVERS: dict[str, DriverSpec] = {
     spec.name: spec
@@ -12,27 +20,68 @@ DRIVERS: dict[str, DriverSpec] = {
         DriverSpec(
             name="cammegh-ss2",
             summary="Cammegh SlingShot 2 automatic roulette wheel",
-            roles=frozenset({"wheel"}),
-            games=frozenset({"roulette"}),
-            proves=frozenset({Proof.NUMBER, Proof.TURNS, Proof.DIRECTION}),
+            roles={"wheel": Place(_ROULETTE, _WHOLE_DRAW)},
             framing=LineDecoder,
             protocol=cammegh_ss2.Ss2Protocol,
             options=cammegh_ss2.OPTIONS,
-            needs_secret=False,
             serial=SerialDefaults(baud=9600),
             period_ms=500,
         ),
         DriverSpec(
             name="tlp",
-            summary="devices that speak TLP/1; so far the odds box of roulette variant B",
-            roles=frozenset(tlp.KINDS),
-            games=frozenset({"roulette"}),
-            proves=frozenset({Proof.ODDS_TABLE}),
+            summary="devices that speak TLP/1: wheels, ball detectors, odds boxes, dice cameras, consoles",
+            roles={
+                "wheel": Place(_WHEEL_GAMES, _WHOLE_DRAW),
+                "ball": Place(_BALL_GAMES, frozenset({Proof.TURNS})),
+                "odds": Place(_ROULETTE, frozenset({Proof.ODDS_TABLE}), needs_secret=True),
+                "dice": Place(_DICE_GAMES, frozenset({Proof.NUMBER})),
+                "console": Place(_WHEEL_GAMES | _DICE_GAMES, frozenset()),
+            },
             framing=LineDecoder,
             protocol=tlp.protocol,
-            options={},
-            needs_secret=True,
+            options=tlp.OPTIONS,
             serial=SerialDefaults(baud=115_200),
+            period_ms=500,
+        ),
+        DriverSpec(
+            name="winning-number-line",
+            summary="any roulette wheel with a display output: the number alone on its line",
+            roles={"wheel": Place(_ROULETTE, frozenset({Proof.NUMBER}))},
+            framing=LineDecoder,
+            protocol=winning_number_line.WinningNumberLineProtocol,
+            options=winning_number_line.OPTIONS,
+            serial=SerialDefaults(baud=9600),
+            period_ms=500,
+        ),
+        DriverSpec(
+            name="truerng",
+            summary="TrueRNG generator; from its bytes the host draws the odds table of roulette variant B",
+            roles={"odds": _HOST_DRAWS},
+            framing=RandomBlockDecoder,
+            protocol=generators.truerng,
+            options={},
+            serial=generators.TRUERNG_PORT,
+            period_ms=500,
+        ),
+        DriverSpec(
+            name="onerng",
+            summary="OneRNG generator; from its bytes the host draws the odds table of roulette variant B",
+            roles={"odds": _HOST_DRAWS},
+            framing=RandomBlockDecoder,
+            protocol=generators.onerng,
+            options={},
+            serial=SerialDefaults(baud=115_200),
+            period_ms=500,
+        ),
+        DriverSpec(
+            name="chaoskey",
+            summary="ChaosKey generator; from its bytes the host draws the odds table of roulette variant B",
+            roles={"odds": _HOST_DRAWS},
+            framing=RandomBlockDecoder,
+            protocol=generators.chaoskey,
+            options={},
+            serial=None,
+            usb=generators.CHAOSKEY_PORT,
             period_ms=500,
         ),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
-from dollyd.daemon.core.events import DeviceEvent
+from dollyd.daemon.core.events import Spoken
 from dollyd.daemon.core.stamp import Stamp
 from dollyd.drivers.framing import AnyFrame, FrameDecoder
 
@@ -51,7 +51,7 @@ Order: TypeAlias = DrawOdds
 class Said:
     """What a protocol answers to one input: events for the core, bytes for the device."""
 
-    events: tuple[DeviceEvent, ...] = ()
+    events: tuple[Spoken, ...] = ()
     send: tuple[bytes, ...] = ()
 
 
@@ -119,11 +119,30 @@ class SerialDefaults:
     """
 
     baud: int
+    baud_fixed: bool = False
+    """The configuration may not choose another speed: for this device a speed is a command."""
     bytesize: int = 8
     parity: str = "N"
     stopbits: int = 1
     dtr: bool | None = None
     rts: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsbDefaults:
+    """Where a USB device is read and written unless the configuration says otherwise.
+
+    `endpoint_out`: None where nothing is ever sent. `read_bytes`: asked for at once, None = one packet; more
+    for an endless stream. `timeout_ms`: within which a device must have given so much, 1..250. `pause_ms`:
+    between two reads of an endless stream.
+    """
+
+    endpoint_in: int
+    endpoint_out: int | None
+    interface: int = 0
+    read_bytes: int | None = None
+    timeout_ms: int = 100
+    pause_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +153,8 @@ class DeviceSetup:
     role: str
     pockets: tuple[str, ...] = ()
     """The outcome texts that the game allows; empty where the device gives none."""
+    readings: tuple[tuple[str, ...], ...] = ()
+    """Every reading that the game has, for devices that give more than one text."""
     period_ms: int = 500
     """The device's status period; all limits of silence are multiples of it."""
     silence_ms: int = 2000
@@ -144,23 +165,35 @@ class DeviceSetup:
     """Key shared with the device (odds box), empty where none is needed."""
     expect: Mapping[str, str] = field(default_factory=dict)
     """Identity that the device must show, e.g. {"serial": "SN000123"}."""
+    game: str = ""
+    """Name of the game at its table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a driver is in one role at a table."""
+
+    games: frozenset[str]
+    proves: frozenset[Proof]
+    """Empty where it proves nothing of a draw, as a console."""
+    needs_secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DriverSpec:
-    """One line of the table `DRIVERS`. Every field is filled."""
+    """One line of the table `DRIVERS`. Every field is filled; a driver has a serial port, or USB, or both."""
 
     name: str
     summary: str
-    roles: frozenset[str]
+    roles: Mapping[str, Place]
     """Roles at a table that this driver can fill: `wheel`, `ball`, `odds`, `dice`, `console`."""
-    games: frozenset[str]
-    proves: frozenset[Proof]
     framing: Callable[[], FrameDecoder]
     protocol: Callable[[DeviceSetup], DeviceProtocol]
     options: Mapping[str, type]
     """Names and types of the driver's options; anything else in the configuration is refused."""
-    needs_secret: bool
-    serial: SerialDefaults
+    serial: SerialDefaults | None
+    """None where it has no serial port."""
     period_ms: int
     """Default status period."""
+    usb: UsbDefaults | None = None
+    """None where it is not reached by USB transfers."""

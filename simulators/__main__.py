@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from pathlib import Path
-from random import Random
 from typing import Annotated
 
 import typer
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.simulators.control import Bench, PortError
+from dollyd.simulators.commands import add_to
+from dollyd.simulators.conformance.run import conformance
 from dollyd.simulators.faults import FAULTS
-from dollyd.simulators.line import Line
-from dollyd.simulators.odds_box import OddsBox, OddsBoxOptions
-from dollyd.simulators.pty import PtyLink
-from dollyd.simulators.ss2 import SHORT, Lengths, Ss2Options, Ss2Wheel
+from dollyd.simulators.single import AsJson, FaultNames, Games, LinkPath, PeriodMs, Seed, run_single
 from dollyd.simulators.ss2.options import FIRMWARE
 
 app = typer.Typer(
     help="Simulated table devices that speak real bytes on a pseudo-terminal. While one runs, it takes "
     "orders on standard input, a line each: plug, unplug, power-on, power-off, fault NAME, clear NAME, quit; "
-    "the wheel also start and number TEXT, the odds box also table N.",
+    "and those that its own help names.",
     no_args_is_help=True,
     add_completion=False,
 )
-
-LinkPath = Annotated[Path, typer.Option("--link", help="Name of the port to make, e.g. /tmp/wheel.")]
-PeriodMs = Annotated[
-    int, typer.Option("--period-ms", min=5, help="Status period; less than 500 is a faster device.")
-]
-FaultNames = Annotated[
-    list[str] | None, typer.Option("--fault", help="A fault from the start, see `faults`; may be repeated.")
-]
-Seed = Annotated[int, typer.Option(help="The same seed plays the same games.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print what really happened, one JSON object a line.")]
 
 
 @app.command("ss2")
@@ -59,23 +43,23 @@ def wheel(
     bonus_days: Annotated[int, typer.Option(min=0, help="Bonus licence left (mode bit 32768).")] = 999,
     compact: Annotated[bool, typer.Option(help="Short games of about 25 periods.")] = False,
     unattended: Annotated[bool, typer.Option(help="Nobody opens the table or presses start.")] = False,
-    games: Annotated[int | None, typer.Option(min=1, help="End after so many games.")] = None,
+    games: Games = None,
 ) -> None:
-    """A Cammegh SlingShot 2 roulette wheel."""
-    options = Ss2Options(
-        period_ms=period_ms,
-        firmware=firmware,
-        mode=mode,
-        pockets=pockets,
-        port=port,
-        first_counter=first_counter,
-        games_per_hour=games_per_hour,
-        extra_modes=extra_modes,
-        bonus_days=bonus_days,
-        attended=not unattended,
-        lengths=SHORT if compact else Lengths(),
-    )
-    asyncio.run(_run_wheel(options, link, seed, fault or [], as_json, games))
+    """A Cammegh SlingShot 2 roulette wheel. Orders: start, number TEXT."""
+    options = {
+        "period_ms": period_ms,
+        "firmware": firmware,
+        "mode": mode,
+        "pockets": pockets,
+        "port": port,
+        "first_counter": first_counter,
+        "games_per_hour": games_per_hour,
+        "extra_modes": extra_modes,
+        "bonus_days": bonus_days,
+        "attended": not unattended,
+        "compact": compact,
+    }
+    run_single("ss2", options, link, seed, fault, as_json=as_json, games=games)
 
 
 @app.command("odds-box")
@@ -88,13 +72,13 @@ def odds_box(
     as_json: AsJson = False,
     serial: Annotated[str, typer.Option(help="Serial number in HEL and in the proof.")] = "OB000042",
 ) -> None:
-    """A box that draws the odds table of a round (TLP/1, talker OD)."""
-    options = OddsBoxOptions(period_ms=period_ms, serial=serial)
+    """A box that draws the odds table of a round (TLP/1, talker OD). Orders: table N."""
     try:
         key = key_file.read_bytes()
     except OSError as error:
         raise typer.BadParameter(f"{key_file}: {error.strerror}", param_hint="--key-file") from error
-    asyncio.run(_run_odds_box(options, key, link, seed, fault or [], as_json))
+    options = {"period_ms": period_ms, "serial": serial, "key": key}
+    run_single("odds-box", options, link, seed, fault, as_json=as_json)
 
 
 @app.command("faults")
@@ -105,76 +89,8 @@ def list_faults() -> None:
         print(f"{name:20} {fault.device:9} {entries:6} {fault.summary}")
 
 
-async def _run_wheel(
-    options: Ss2Options, path: Path, seed: int, faults: list[str], as_json: bool, games: int | None
-) -> None:
-    clock = SystemClock()
-    model = Ss2Wheel(options, Random(seed), clock.stamp().mono_ns)
-    bench = Bench(
-        model,
-        _line(seed),
-        PtyLink(path),
-        clock,
-        {
-            "start": lambda _: model.press_start(),
-            "number": lambda text: model.will_fall_into(f"{text.strip():>2}"),
-        },
-    )
-    told = 0
-
-    def observe() -> None:
-        nonlocal told
-        for game in model.played[told:]:
-            told += 1
-            if as_json:
-                _print({name: getattr(game, name) for name in ("counter", "pocket", "outcome", "session")})
-        if games is not None and told >= games and model.state != 5:
-            bench.done.set()
-
-    bench.device.observe = observe
-    await _run(bench, faults)
-
-
-async def _run_odds_box(
-    options: OddsBoxOptions, key: bytes, path: Path, seed: int, faults: list[str], as_json: bool
-) -> None:
-    clock = SystemClock()
-    model = OddsBox(options, key, Random(seed), clock.stamp().mono_ns)
-    orders = {"table": lambda text: model.will_draw(int(text))}
-    bench = Bench(model, _line(seed), PtyLink(path), clock, orders)
-    told = 0
-
-    def observe() -> None:
-        nonlocal told
-        for drawn in model.drawn[told:]:
-            told += 1
-            if as_json:
-                _print({name: getattr(drawn, name) for name in ("game", "table", "counter", "nonce")})
-
-    bench.device.observe = observe
-    await _run(bench, faults)
-
-
-async def _run(bench: Bench, faults: list[str]) -> None:
-    try:
-        for name in faults:
-            bench.obey(f"fault {name}")
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--fault") from error
-    try:
-        await bench.run()
-    except PortError as error:
-        raise typer.BadParameter(f"cannot make the port: {error}", param_hint="--link") from error
-
-
-def _line(seed: int) -> Line:
-    """A line with dice of its own, so that its faults do not change the games of a seed."""
-    return Line(Random(f"line {seed}"))
-
-
-def _print(value: dict[str, object]) -> None:
-    print(json.dumps(value), flush=True)
-
+app.command("conformance")(conformance)
+add_to(app)
 
 if __name__ == "__main__":
     app()

@@ -3,9 +3,9 @@
 plug            unplug          the cable
 power-on        power-off       the device
 fault NAME      clear NAME      see `python -m dollyd.simulators faults`
-start           number TEXT     the wheel's start key; the number of a game to come (wheel only)
-table N                         the odds table of a draw to come (odds box only)
-quit
+quit                            (on standard input only)
+
+and what the kind of device adds, see `simulators.kinds`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Protocol
 
 from dollyd.daemon.clock import Clock
 from dollyd.simulators.faults import FAULTS, Switchboard
 from dollyd.simulators.line import Line, LineCutter
-from dollyd.simulators.pty import PtyLink
-from dollyd.simulators.runner import Device, Model
+from dollyd.simulators.runner import Device, Link, Model
 
 _STDIN = 0
 
@@ -48,6 +47,18 @@ class PoweredModel(Model, Protocol):
         ...
 
 
+class PluggableLink(Link, Protocol):
+    """A link whose cable can be pulled."""
+
+    def plug(self) -> None:
+        """The port appears; OSError where it cannot."""
+        ...
+
+    def unplug(self) -> None:
+        """The port is gone."""
+        ...
+
+
 class Bench:
     """One device with its line and port. `orders` adds the orders of this kind of device."""
 
@@ -55,9 +66,9 @@ class Bench:
         self,
         model: PoweredModel,
         line: Line,
-        link: PtyLink,
+        link: PluggableLink,
         clock: Clock,
-        orders: dict[str, Callable[[str], None]],
+        orders: Mapping[str, Callable[[str], None]],
     ) -> None:
         self._model = model
         self._line = line
@@ -73,7 +84,6 @@ class Bench:
             "power-off": lambda _: model.power_off(self._now_ns()),
             "fault": lambda name: self._switchboard(name).set(name),
             "clear": lambda name: self._switchboard(name).clear(name),
-            "quit": lambda _: self.done.set(),
             **orders,
         }
 
@@ -85,26 +95,20 @@ class Bench:
         self._orders[word](rest)
         self.device.wake()
 
-    async def run(self) -> None:
-        """Plugged in until an order, a signal or `done` ends it; leaves nothing behind.
-
-        Raises `PortError`.
-        """
+    async def live(self) -> None:
+        """Plugged in until cancelled; leaves no port behind. Raises `PortError`."""
         try:
-            with _signals(self.done.set), self._standard_input():
-                self._plug_in()  # who sees the port may end us: not before the signals are caught
-                life = asyncio.create_task(self.device.run())
-                end = asyncio.create_task(self.done.wait())
-                try:
-                    await asyncio.wait((life, end), return_when=asyncio.FIRST_COMPLETED)
-                    if life.done():
-                        life.result()  # a bug in a model: let it be seen
-                finally:
-                    for task in (life, end):
-                        task.cancel()
-                    await asyncio.gather(life, end, return_exceptions=True)
+            self._plug_in()
+            await self.device.run()
         finally:
             self._link.unplug()
+
+    async def run(self) -> None:
+        """Live until an order, a signal or `done` ends it. Raises `PortError`."""
+        self._orders["quit"] = lambda _: self.done.set()
+        # Who sees the port may end us: signals are caught before it is there.
+        with ended_by_signals(self.done), self._standard_input():
+            await until_done(self.live(), self.done)
 
     def _plug_in(self) -> None:
         try:
@@ -143,11 +147,25 @@ class Bench:
                 print(error, file=sys.stderr, flush=True)
 
 
+async def until_done(life: Coroutine[None, None, None], done: asyncio.Event) -> None:
+    """Live until `done`, or until life ends by itself; what goes wrong in it is raised."""
+    tasks = (asyncio.create_task(life), asyncio.create_task(done.wait()))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @contextlib.contextmanager
-def _signals(stop: Callable[[], None]) -> Iterator[None]:
+def ended_by_signals(done: asyncio.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM set `done`."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, done.set)
     try:
         yield
     finally:

@@ -46,9 +46,13 @@ _MODEM_PROBE = (b"AT\r", b"AT+CGMI\r", b"ATZ\r", b"\r\nOK\r\n", b"AT+GCAP\r")
 
 
 class Line:
-    """One direction of a line, device to host, plus the echo of the other one."""
+    """One direction of a line, device to host, plus the echo of the other one.
 
-    def __init__(self, rng: Random) -> None:
+    `binary`: the bytes are no lines, and every `send` is spoilt as a whole.
+    """
+
+    def __init__(self, rng: Random, *, binary: bool = False) -> None:
+        self._cut: Callable[[bytes], list[bytes]] = (lambda data: [data]) if binary else _lines
         self.faults = Switchboard("line")
         self._rng = rng
         self._order = itertools.count()
@@ -66,7 +70,7 @@ class Line:
 
     def send(self, data: bytes, now_ns: int) -> None:
         """Bytes of the device, whole lines."""
-        self._held.append(b"".join(self._carry(line) for line in _lines(data)))
+        self._held.append(b"".join(self._carry(line) for line in self._cut(data)))
         if self.faults.on("line-old-frames") and len(self._held) <= _HELD_LINES:
             return
         self.faults.clear("line-old-frames")

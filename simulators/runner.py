@@ -59,7 +59,7 @@ class Device:
             while True:
                 self._awake.clear()
                 self._step()
-                await self._wait(self._due_ns())
+                await woken_or_due(self._awake, self._clock, self._due_ns())
         finally:
             self._link.on_data = lambda _: None
 
@@ -86,16 +86,18 @@ class Device:
         times = [time for time in (self._model.due_ns(), self._line.due_ns()) if time is not None]
         return min(times, default=None)
 
-    async def _wait(self, due_ns: int | None) -> None:
-        waits: list[asyncio.Task[object]] = [asyncio.create_task(self._awake.wait())]
-        if due_ns is not None:
-            waits.append(asyncio.create_task(self._clock.sleep_until(due_ns)))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+
+async def woken_or_due(awake: asyncio.Event, clock: Clock, due_ns: int | None) -> None:
+    """Wait for the event, or until a monotonic time where one is given."""
+    waits: list[asyncio.Task[object]] = [asyncio.create_task(awake.wait())]
+    if due_ns is not None:
+        waits.append(asyncio.create_task(clock.sleep_until(due_ns)))
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
 
 
 async def run_device(model: Model, link: Link, clock: Clock, line: Line) -> None:

@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/rounds.md: the diagram of the phases, and who is heard in which.
+"""Writes the generated parts of docs/rounds.md: diagrams of the phases, and who is heard in which.
 
     python tools/round_diagram.py           rewrites the parts between the markers
 
@@ -28,10 +28,12 @@ from dollyd.daemon.core.events import (
     GameStarted,
     OddsDrawn,
     OddsFailed,
+    Permitted,
     Reading,
     Restarted,
     TableClosed,
     TableOpened,
+    ThrowRejected,
     Tick,
     TurnsBasis,
     VoidDeclared,
@@ -45,8 +47,21 @@ from dollyd.daemon.settings import load
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "rounds.md"
 EXAMPLE = ROOT / "config" / "examples" / "roulette-b.toml"
+DICE_TABLE = """
+[tables.dice-1]
+game = "tuplanoppa"
+variant = "B"
+rulebook = "fi-ray-2013-tuplanoppa"
+profile = "fi-ray-2013"
+stakes = { minimum = 100, maximum = 100000, currency = "EUR" }
+
+[tables.dice-1.devices.dice]
+driver = "tlp"
+role = "dice"
+port = "/dev/dice"
+"""
 NOW = Stamp(1, 1)
-WHEEL, BOX = "wheel", "odds"
+BOX = "odds"
 CLEAN = DrawFacts(turns_basis=TurnsBasis.CERTIFIED)
 
 EVENTS: dict[str, Callable[[Table, GameRef], Event]] = {
@@ -54,10 +69,14 @@ EVENTS: dict[str, Callable[[Table, GameRef], Event]] = {
     "table closed": lambda _table, _game: TableClosed("d1"),
     "game started": lambda _table, game: GameStarted(replace(game, attempt=game.attempt + 1)),
     "draw started": lambda _table, game: DrawStarted(game),
-    "no more bets": lambda _table, game: BetsClosed(WHEEL, game),
+    "announced": lambda _table, _game: BetsClosed("d1"),
+    "no more bets": lambda _table, game: BetsClosed(game.device, game),
     "fault flag": lambda _table, game: DrawUpdate(game, replace(CLEAN, flags=(Flag.DEVICE_FAULT,))),
     "defect": lambda _table, game: DrawUpdate(game, replace(CLEAN, defects=(Defect.DATA_GAP,))),
-    "reading": lambda _table, game: Reading(game, ("17",), CLEAN),
+    "permitted": lambda _table, _game: Permitted("d1"),
+    "dice apart": lambda _table, game: DrawUpdate(game, replace(CLEAN, flags=(Flag.NOT_TOGETHER,))),
+    "reading": lambda _table, game: Reading(game, ("3", "4") if game.device == "dice" else ("17",), CLEAN),
+    "throw rejected": lambda _table, _game: ThrowRejected("d1", "dealer", "on the rail"),
     "shut down": lambda _table, game: GameEnded(game, Ending.SHUT_DOWN, CLEAN),
     "game lost": lambda _table, game: GameEnded(game, Ending.LOST, CLEAN),
     "odds drawn": lambda table, _game: OddsDrawn(BOX, table.number, 1, 1, "", ""),
@@ -72,21 +91,21 @@ EVENTS: dict[str, Callable[[Table, GameRef], Event]] = {
 Edge = tuple[Phase, Phase]
 
 
-def setups() -> list[Setup]:
-    """The shipped example, confirmed by itself after a hold and by the dealer, with a limit for doubt."""
+def setups(table: str) -> list[Setup]:
+    """A table, confirmed by itself after a hold and by the dealer, with a limit for doubt."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / EXAMPLE.name
-        path.write_bytes(EXAMPLE.read_bytes())
+        path.write_text(EXAMPLE.read_text() + DICE_TABLE)
         (path.parent / "odds.key").write_bytes(bytes(16))
-        shipped = load(path).tables["roulette-1"].setup
+        shipped = load(path).tables[table].setup
     patient = replace(shipped, unresolved_void_ms=60_000)
     return [patient, replace(patient, hold_ms=2_000), replace(patient, confirm="dealer")]
 
 
-def transitions() -> dict[Edge, dict[str, None]]:
+def transitions(table_name: str = "roulette-1") -> dict[Edge, dict[str, None]]:
     """Every change of phase, with what brings it about in the order of `EVENTS`."""
     found: dict[Edge, dict[str, None]] = {}
-    for setup in setups():
+    for setup in setups(table_name):
         seen: set[object] = set()
         ahead = [Table()]
         while ahead:
@@ -103,13 +122,15 @@ def transitions() -> dict[Edge, dict[str, None]]:
 
 def _tried(setup: Setup, table: Table) -> list[tuple[str, Table, str]]:
     """Each event told to one table: its name, the state after it, and the final record that it brings."""
-    game = table.round.witnesses[0].game if table.round else GameRef(WHEEL, "s1", "001")
+    game = table.round.witnesses[0].game if table.round and table.round.witnesses else None
+    game = game or GameRef(setup.witnesses[0], "s1", "001")
     tried = []
     for name, make in EVENTS.items():
         due_ns = deadline_ns(setup, table)
         at = Stamp(due_ns, 1) if name == "deadline" and due_ns is not None else NOW
         after, effects = step(setup, table, make(table, game), at)
-        ends = [e.kind for e in effects if isinstance(e, Emit) and e.kind in (Kind.RESULT, Kind.VOID)]
+        verdicts = (Kind.RESULT, Kind.VOID, Kind.THROW_REJECTED)
+        ends = [e.kind for e in effects if isinstance(e, Emit) and e.kind in verdicts]
         tried.append((name, after, f" = {ends[0]}" if ends else ""))
     return tried
 
@@ -117,19 +138,21 @@ def _tried(setup: Setup, table: Table) -> list[tuple[str, Table, str]]:
 def _kind_of_state(table: Table) -> object:
     """What tells states apart for the diagram; numbers, times and identities do not."""
     current = table.round
-    return (phase(table), current and (current.draw, current.odds is None, current.odds_failed != ""))
+    if current is None:
+        return phase(table)
+    heard = (current.odds is None, current.odds_failed != "", len(current.witnesses))
+    return (phase(table), current.draw, *heard, current.throw.permitted is None)
 
 
-def diagram() -> str:
+def diagram(table_name: str) -> str:
     """The phases as a Mermaid state diagram."""
     lines = ["```mermaid", "stateDiagram-v2"]
     lines += [f'    state "{one.replace("-", " ")}" as {_alias(one)}' for one in Phase]
     lines.append(f"    [*] --> {_alias(Phase.TABLE_CLOSED)}")
     order, names = list(Phase), list(EVENTS)
-    for (start, end), brought_by in sorted(
-        transitions().items(), key=lambda found: (order.index(found[0][0]), order.index(found[0][1]))
-    ):
-        said = ", ".join(sorted(brought_by, key=lambda text: names.index(text.split(" = ")[0])))
+    found = transitions(table_name)
+    for start, end in sorted(found, key=lambda edge: [order.index(one) for one in edge]):
+        said = ", ".join(sorted(found[start, end], key=lambda text: names.index(text.split(" = ")[0])))
         lines.append(f"    {_alias(start)} --> {_alias(end)} : {said}")
     return "\n".join([*lines, "```"])
 
@@ -149,7 +172,8 @@ def accepted() -> str:
 
 def rendered(page: str) -> str:
     """The page with its generated parts made anew. Raises ValueError where a marker is missing."""
-    for name, part in (("phases", diagram()), ("accepts", accepted())):
+    parts = {"phases": diagram("roulette-1"), "phases of dice": diagram("dice-1"), "accepts": accepted()}
+    for name, part in parts.items():
         begin, end = f"<!-- begin {name} -->\n", f"\n<!-- end {name} -->"
         before, rest = page[: page.index(begin) + len(begin)], page[page.index(end) :]
         page = f"{before}{part}{rest}"

@@ -14,7 +14,7 @@ PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def demo(context: typer.Context) -> None:
-    """Show a roulette table at work: simulated wheel and odds box, the real daemon, a broker, proof."""
+    """Show a roulette table at work, or with --all every game: simulated devices, the real daemon, proof."""
     if importlib.util.find_spec("dollyd.simulators") is None:
         raise ConfigError(
             "dollyd", "demo", "this installation has no simulators", "run it in a source checkout"

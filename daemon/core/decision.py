@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, UnsetType
 
 from dollyd.daemon.core.events import GameRef
+from dollyd.daemon.core.games.spec import Drawn, Outcome
 from dollyd.daemon.core.record import (
     BetsClosedBody,
     ClockBody,
@@ -18,14 +19,15 @@ from dollyd.daemon.core.record import (
     RoundBody,
     SessionBody,
     Setting,
+    ThrowRejectedBody,
     Times,
     UnresolvedBody,
     VoidBody,
     Witness,
 )
+from dollyd.daemon.core.rules import Rule
 from dollyd.daemon.core.stamp import Stamp, iso_utc
 from dollyd.daemon.core.state import Missed, Round, Setup, Table, WitnessState
-from dollyd.daemon.core.void_rules import Rule
 
 
 def moment(at: Stamp) -> Moment:
@@ -61,9 +63,9 @@ def session(setup: Setup, event: str, by: str, opened: Stamp, at: Stamp) -> Sess
     )
 
 
-def round_opened(game: GameRef, at: Stamp) -> RoundBody:
+def round_opened(game: GameRef | None, at: Stamp) -> RoundBody:
     """A round was opened for bets."""
-    return RoundBody(game_ref=str(game), opened=moment(at))
+    return RoundBody(game_ref=str(game) if game else "", opened=moment(at))
 
 
 def bets_closed(by: str, at: Stamp) -> BetsClosedBody:
@@ -103,6 +105,7 @@ def _witness(witness: WitnessState) -> Witness:
         turns_basis=str(facts.turns_basis),
         ball_turns_x100=UNSET if facts.ball_turns_x100 is None else facts.ball_turns_x100,
         wheel_turns_x100=UNSET if facts.wheel_turns_x100 is None else facts.wheel_turns_x100,
+        turns_lower_bound=facts.turns_lower_bound,
         ball_direction=facts.ball_direction or UNSET,
         wheel_direction=facts.wheel_direction or UNSET,
         details=dict(facts.details),
@@ -145,15 +148,25 @@ def _odds(current: Round) -> Odds | UnsetType:
     )
 
 
+def reading(setup: Setup, current: Round) -> tuple[str, ...]:
+    """What the witnesses of the outcome agree on, empty before they have read it."""
+    return next((w.value for w in current.witnesses if w.game.device in setup.witnesses and w.value), ())
+
+
+def outcome(setup: Setup, table: Table, current: Round) -> Outcome:
+    """The reading with all its attributes."""
+    drawn = Drawn(reading(setup, current), setup.variant, setup.layout, table.memory, setup.quarters)
+    return setup.game.outcome(drawn)
+
+
 def result(setup: Setup, table: Table, current: Round, at: Stamp) -> ResultBody:
     """The outcome that counts, with all its attributes."""
     return ResultBody(
         setting=setting(setup),
         gaming_date=setup.gaming_date(at.utc_ns),
         stakes=setup.stakes,
-        outcome=setup.game.outcome(setup.layout, current.witnesses[0].value, setup.quarters),
+        outcome=outcome(setup, table, current),
         odds=_odds(current),
-        zeros_in_a_row=table.zeros if setup.variant.counts_zeros else UNSET,
         mode="auto",
         evidence=_evidence(setup, table, current),
     )
@@ -166,11 +179,29 @@ def void(setup: Setup, table: Table, current: Round, rule: Rule, at: Stamp) -> V
         rule=rule.id,
         clause=rule.clause,
         text=declared.reason if declared else rule.text,
+        stake_policy=setup.rules.void_stake_policy,
         setting=setting(setup),
         gaming_date=setup.gaming_date(at.utc_ns),
         declared_by=declared.by if declared else UNSET,
         role=declared.role if declared else UNSET,
         odds=_odds(current),
+        evidence=_evidence(setup, table, current),
+    )
+
+
+def throw_rejected(setup: Setup, table: Table, current: Round, rule: Rule, at: Stamp) -> ThrowRejectedBody:
+    """A throw does not count."""
+    rejected = current.throw.rejected
+    return ThrowRejectedBody(
+        rule=rule.id,
+        clause=rule.clause,
+        text=rejected.reason if rejected else rule.text,
+        setting=setting(setup),
+        gaming_date=setup.gaming_date(at.utc_ns),
+        throw=current.throw.number,
+        shooter=dict(table.memory).get("shooter", "") or UNSET,
+        declared_by=rejected.by if rejected else UNSET,
+        role=rejected.role if rejected else UNSET,
         evidence=_evidence(setup, table, current),
     )
 

@@ -21,6 +21,24 @@ class Flag(StrEnum):
     """The ball was not sensed for longer than the device's maker lets pass."""
     DEVICE_FAULT = "device-fault"
     """Sensor, motor or encoder: the device says itself that it cannot judge this draw."""
+    BALL_OUT = "ball-out"
+    """The ball left the wheel."""
+    SECOND_BALL = "second-ball"
+    """A foreign object, or a second ball."""
+    BETWEEN_SECTORS = "between-sectors"
+    """Money wheel: the pointer rests on a pin."""
+    TOUCHED = "touched"
+    """Outside influence: touched or braked."""
+    RUNAWAY = "runaway"
+    COCKED = "cocked"
+    STACKED = "stacked"
+    OUTSIDE_AREA = "outside-area"
+    NOT_TOGETHER = "not-together"
+    """The dice were not released at the same time."""
+    WRONG_COUNT = "wrong-count"
+    """Not the number of dice that the game has."""
+    FOREIGN_OBJECT = "foreign-object"
+    NOT_SHAKEN = "not-shaken"
 
 
 class Defect(StrEnum):
@@ -29,6 +47,8 @@ class Defect(StrEnum):
     JOINED_MID_GAME = "joined-mid-game"
     DATA_GAP = "data-gap"
     """Silence longer than the device's liveness limit inside the draw."""
+    STALE_FRAMES = "stale-frames"
+    """A draw was heard faster than it can be made: frames that were buffered before the port was opened."""
     DEVICE_LOST = "device-lost"
     ILLEGAL_TRANSITION = "illegal-transition"
     """A step that the device does not make: lines between were lost."""
@@ -44,6 +64,12 @@ class Defect(StrEnum):
     ROTOR_OVER_SPEED = "rotor-over-speed"
     ROTOR_STOPPED = "rotor-stopped"
     ROTOR_REVERSED = "rotor-reversed"
+    SENSORS_DISAGREE = "sensors-disagree"
+    """The device says itself that its sensors do not agree, or that its marks do not fit."""
+    UNREAD = "unread"
+    """A die or a sector could not be read: covered, dark, frozen picture, too little confidence."""
+    COUNTS_DIFFER = "counts-differ"
+    """The device's total of turns is not what the host counted."""
     WRONG_DEVICE = "wrong-device"
     CAPTURE_ENDED = "capture-ended"
     """Only in a replay: the file ends inside the game."""
@@ -93,6 +119,8 @@ class DrawFacts:
     ball_turns_x100: int | None = None
     """Turns in hundredths: 4 full turns are 400."""
     wheel_turns_x100: int | None = None
+    turns_lower_bound: bool = False
+    """An event that would have been counted was lost: there were at least so many turns."""
     ball_direction: str = ""
     wheel_direction: str = ""
     """`clockwise`, `counter-clockwise`, or empty where not known."""
@@ -122,10 +150,14 @@ class DeviceTrouble:
 
 @dataclass(frozen=True, slots=True)
 class GameStarted:
-    """A device game began where bets may be placed. `joined`: it was under way when we came."""
+    """A device game began where bets may be placed. `joined`: it was under way when we came.
+
+    `told_at_end`: the device speaks of a draw only once it is over, so this begins no round.
+    """
 
     game: GameRef
     joined: bool = False
+    told_at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +173,8 @@ class BetsClosed:
 
     by: str
     game: GameRef | None = None
+    round: int = 0
+    """The round that a person meant, 0 = whichever is in progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +191,14 @@ class Reading:
 
     game: GameRef
     value: tuple[str, ...]
+    facts: DrawFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A device that supports others, such as a ball detector, has seen its part of the draw to the end."""
+
+    game: GameRef
     facts: DrawFacts
 
 
@@ -222,6 +264,50 @@ class VoidDeclared:
     by: str
     role: str
     reason: str
+    round: int = 0
+    """The round that was meant, 0 = whichever is in progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """The dealer permits the throw (dice)."""
+
+    by: str
+    round: int = 0
+    """The round that was meant, 0 = whichever is in progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThrowRejected:
+    """An entitled person does not accept the throw (dice); the round goes on."""
+
+    by: str
+    role: str
+    reason: str
+    round: int = 0
+    """The round that was meant, 0 = whichever is in progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seated:
+    """The seats that take part in the round, clockwise (Tuplanoppa)."""
+
+    by: str
+    seats: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShooterDeclined:
+    """The player whose turn it is passes the dice on (Tuplanoppa)."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What a rule wants inspected was found good, e.g. the ball that had left the wheel."""
+
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +315,8 @@ class Confirmed:
     """The dealer confirms the candidate."""
 
     by: str
+    round: int = 0
+    """The round that was meant, 0 = whichever is in progress."""
 
 
 # --- the clock and the host ----------------------------------------------------------------------
@@ -261,11 +349,38 @@ DeviceEvent: TypeAlias = (
     | BetsClosed
     | DrawUpdate
     | Reading
+    | Observed
     | GameEnded
     | ReadingContradicted
     | OddsDrawn
     | OddsFailed
 )
-HouseEvent: TypeAlias = TableOpened | TableClosed | VoidDeclared | Confirmed | BetsClosed
+HouseEvent: TypeAlias = (
+    TableOpened
+    | TableClosed
+    | VoidDeclared
+    | Confirmed
+    | BetsClosed
+    | Permitted
+    | ThrowRejected
+    | Seated
+    | ShooterDeclined
+    | Inspected
+)
 ClockEvent: TypeAlias = Tick | ClockStepped | Restarted
+Spoken: TypeAlias = DeviceEvent | HouseEvent
+"""What a driver may tell: a dealer console is a device that speaks for people."""
 Event: TypeAlias = DeviceEvent | HouseEvent | ClockEvent
+
+HOUSE_EVENTS: tuple[type[HouseEvent], ...] = (
+    TableOpened,
+    TableClosed,
+    VoidDeclared,
+    Confirmed,
+    BetsClosed,
+    Permitted,
+    ThrowRejected,
+    Seated,
+    ShooterDeclined,
+    Inspected,
+)

@@ -126,6 +126,7 @@ class Witness(_Part, frozen=True, kw_only=True):
     ball_turns_x100: int | UnsetType = UNSET
     """Turns in hundredths: 4 full turns are 400."""
     wheel_turns_x100: int | UnsetType = UNSET
+    turns_lower_bound: bool = False
     ball_direction: str | UnsetType = UNSET
     wheel_direction: str | UnsetType = UNSET
     details: dict[str, str]
@@ -192,9 +193,8 @@ class ResultBody(_Part, frozen=True, kw_only=True):
     setting: Setting
     gaming_date: str
     stakes: Stakes
-    outcome: dict[str, str | int | bool]
+    outcome: dict[str, str | int | bool | list[str]]
     odds: Odds | UnsetType = UNSET
-    zeros_in_a_row: int | UnsetType = UNSET
     mode: str
     evidence: Evidence
 
@@ -205,12 +205,30 @@ class VoidBody(_Part, frozen=True, kw_only=True):
     rule: str
     clause: str
     text: str
+    stake_policy: str
+    """What the profile says of the stakes: `player_choice`, `returned`, `carried` or `unstated`."""
     setting: Setting
     gaming_date: str
     declared_by: str | UnsetType = UNSET
     role: str | UnsetType = UNSET
     odds: Odds | UnsetType = UNSET
     """A void round consumes its draw of the odds table (rulebook 2.8)."""
+    evidence: Evidence
+
+
+class ThrowRejectedBody(_Part, frozen=True, kw_only=True):
+    """A throw of the dice that does not count; the round goes on, stakes stay locked, the shooter too."""
+
+    rule: str
+    clause: str
+    text: str
+    setting: Setting
+    gaming_date: str
+    throw: int
+    """The how manyth throw of this round."""
+    shooter: str | UnsetType = UNSET
+    declared_by: str | UnsetType = UNSET
+    role: str | UnsetType = UNSET
     evidence: Evidence
 
 
@@ -266,6 +284,7 @@ Body: TypeAlias = (
     | BetsClosedBody
     | ResultBody
     | VoidBody
+    | ThrowRejectedBody
     | UnresolvedBody
     | IncidentBody
     | GapBody
@@ -279,6 +298,7 @@ BODIES: dict[Kind, type[Struct]] = {
     Kind.BETS_CLOSED: BetsClosedBody,
     Kind.RESULT: ResultBody,
     Kind.VOID: VoidBody,
+    Kind.THROW_REJECTED: ThrowRejectedBody,
     Kind.UNRESOLVED: UnresolvedBody,
     Kind.INCIDENT: IncidentBody,
     Kind.GAP: GapBody,

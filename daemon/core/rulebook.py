@@ -1,6 +1,7 @@
-"""Rulebooks, layouts and profiles: the written rules as data, parsed from the exact bytes of their files.
+"""Rule texts: rulebooks, layouts and profiles, parsed from the exact bytes of their files.
 
-The SHA-256 of those bytes is in every record, so that an auditor knows which text decided.
+The SHA-256 of those bytes is in every record, so that an auditor knows which text decided. What a variant or
+a layout holds is the game's business (`games/`).
 """
 
 from __future__ import annotations
@@ -21,41 +22,23 @@ class RuleTextError(Exception):
     """A rulebook, layout or profile is not what its kind asks; the message names the key."""
 
 
-class _Text(Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of the parsed files; an unknown key is an error."""
+class RuleText(Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of everything parsed from a rule file; an unknown key is an error."""
 
 
-class Layout(_Text, frozen=True):
-    """Where the pockets lie, clockwise, and which numbers are red."""
-
-    id: str
-    clockwise: tuple[str, ...]
-    red: frozenset[int]
-
-
-class Variant(_Text, frozen=True):
-    """One version of a game: odds n to 1 by bet, and what zero does to simple chances."""
-
-    layout: str
-    zero_rules: tuple[Literal["lose", "half", "prison", "both"], ...]
-    odds: dict[str, int]
-    odds_table_2: dict[str, int] = {}
-    odds_table_2_one_in: int = 0
-    counts_zeros: bool = False
-    """The record carries how many zeros came in a row (imprisoned stakes, rulebook 2.9)."""
-
-
-class Rulebook(_Text, frozen=True):
+class Rulebook(RuleText, frozen=True):
     """All versions of one game in one regulation."""
 
     id: str
     game: str
     source: str
-    variants: dict[str, Variant]
+    variants: dict[str, dict[str, Any]]
+    """Parsed by the game: see `variant`."""
     quarter_odds: int = 0
+    """Roulette: n to 1 for quarters, which are offered only where the cloth shows them; 0 = never."""
 
 
-class GameProfile(_Text, frozen=True):
+class GameProfile(RuleText, frozen=True):
     """What a jurisdiction asks of a round of one game (rulebook section 11)."""
 
     source: str
@@ -63,11 +46,23 @@ class GameProfile(_Text, frozen=True):
     """Whole turns that the ball must make; 0 = left to the dealer."""
     wheel_min_turns: int = 0
     ball_direction_opposite_required: bool = False
+    wheel_direction_alternates: bool = False
+    """The wheel turns the other way each round."""
     turns_basis: frozenset[Literal["counted", "reported", "certified"]] = frozenset(
         {"counted", "reported", "certified"}
     )
     """Which kinds of proof of turns are enough."""
+    dice_shakes_min: int = 0
+    """How often the cup or shaker must be shaken; 0 = not asked."""
+    dice_cocked: Literal["void", "read_opposite"] = "void"
+    """A die that leans: the throw is rejected, or the dealer reads it (the side opposite the obstacle)."""
+    dice_stacked: Literal["void", "read"] = "void"
+    dice_permission_required: bool = False
+    """A throw counts only after the dealer's permission."""
     nmb_before_draw: Literal["required", "allowed", "reversed"] = "allowed"
+    """Whether no more bets must come before the draw; `reversed`: dice are shaken before bets are taken."""
+    bets_close: Literal["announced", "draw-start"] = "announced"
+    """What closes the bets: the announcement, or, where none is made, the start of the draw (rulebook G5)."""
     void_declarers: frozenset[Literal["dealer", "inspector", "pit-boss"]] = frozenset({"dealer"})
     void_until: Literal["confirmed", "settled"] = "confirmed"
     void_stake_policy: Literal["player_choice", "returned", "carried", "unstated"] = "unstated"
@@ -75,20 +70,34 @@ class GameProfile(_Text, frozen=True):
     """Time between landing and automatic confirmation; 0 unless the profile asks for it."""
     unresolved_void_after_s: int = 0
     """An unresolved round is void as unrecoverable after this long; 0 = only people close it."""
+    round_pace_max_per_hour: int = 0
+    """More rounds an hour are an incident; 0 = no limit."""
+    sectors: int = 0
+    """Money wheel: sectors that the layout must have; 0 = any."""
+    pockets: int = 0
+    """Roulette: pockets that the layout must have; 0 = any."""
 
 
-class Profile(_Text, frozen=True):
+class Profile(RuleText, frozen=True):
     """A jurisdiction."""
 
     id: str
     games: dict[str, GameProfile]
 
 
-def _parse(data: bytes, kind: type[T]) -> T:
+def parse(data: bytes, kind: type[T]) -> T:
+    """A rule file as its Struct. Raises `RuleTextError`."""
     try:
-        tree: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
+        return convert(tomllib.loads(data.decode("utf-8")), kind)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RuleTextError(str(error)) from error
+
+
+def convert(tree: dict[str, Any], kind: type[T]) -> T:
+    """A part of a rule file as its Struct. Raises `RuleTextError`."""
+    try:
         return msgspec.convert(tree, kind)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except msgspec.ValidationError as error:
         raise RuleTextError(str(error)) from error
 
 
@@ -97,36 +106,13 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def parse_layout(data: bytes) -> Layout:
-    """Parse and check a wheel: each pocket once, every number 1-36, 18 red (rulebook section 10).
-
-    Raises `RuleTextError`.
-    """
-    layout = _parse(data, Layout)
-    pockets = list(layout.clockwise)
-    doubled = sorted({pocket for pocket in pockets if pockets.count(pocket) > 1})
-    if doubled:
-        raise RuleTextError(f"clockwise: pocket {doubled[0]} occurs more than once")
-    zeros = {"0"} if len(pockets) == 37 else {"0", "00"}
-    if set(pockets) != zeros | {str(number) for number in range(1, 37)}:
-        raise RuleTextError("clockwise: must hold 1 to 36 and 0, or 0 and 00, each once")
-    if len(layout.red) != 18 or not layout.red <= set(range(1, 37)):
-        raise RuleTextError("red: must name 18 of the numbers 1 to 36")
-    return layout
-
-
 def parse_rulebook(data: bytes) -> tuple[Rulebook, Named]:
     """Parse a rulebook and name it by id and digest. Raises `RuleTextError`."""
-    rulebook = _parse(data, Rulebook)
-    for name, variant in rulebook.variants.items():
-        if bool(variant.odds_table_2) != (variant.odds_table_2_one_in > 0):
-            raise RuleTextError(f"variants.{name}: odds_table_2 and odds_table_2_one_in go together")
-        if not variant.zero_rules:
-            raise RuleTextError(f"variants.{name}.zero_rules: at least one rule")
+    rulebook = parse(data, Rulebook)
     return rulebook, Named(id=rulebook.id, digest=digest(data))
 
 
 def parse_profile(data: bytes) -> tuple[Profile, Named]:
     """Parse a profile and name it by id and digest. Raises `RuleTextError`."""
-    profile = _parse(data, Profile)
+    profile = parse(data, Profile)
     return profile, Named(id=profile.id, digest=digest(data))

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from dollyd.daemon.core.events import DrawFacts, Ending, GameRef, OddsDrawn
-from dollyd.daemon.core.games.spec import Game
+from dollyd.daemon.core.games.spec import Game, Memory
 from dollyd.daemon.core.record import Named, Stakes
-from dollyd.daemon.core.rulebook import GameProfile, Layout, Variant
+from dollyd.daemon.core.rulebook import GameProfile
 from dollyd.daemon.core.stamp import Stamp
 
 MISSED_NAMED_MAX = 20
 """How many missed device games a `gap` record names; the rest is counted."""
+
+
+SUPPORTING_ROLES = frozenset({"ball"})
+"""Roles whose devices see a part of the draw: turns, directions."""
 
 
 class Betting(StrEnum):
@@ -47,8 +52,10 @@ class Setup:
     table: str
     game: Game
     variant_name: str
-    variant: Variant
-    layout: Layout
+    variant: Any
+    """The game's own variant."""
+    layout: Any
+    """The game's own layout, None where it has none."""
     rulebook: Named
     profile: Named
     rules: GameProfile
@@ -63,6 +70,8 @@ class Setup:
     """How long the odds box may take from no more bets; later is no answer."""
     draw_timeout_ms: int
     """How long after no more bets the draw may go on before the round is unresolved."""
+    witness_timeout_ms: int
+    """How long after the first reading the other witnesses may take."""
     unresolved_void_ms: int
     """Unresolved rounds are void as unrecoverable after this long; 0 = never by themselves."""
     gaming_date: Callable[[int], str]
@@ -72,6 +81,11 @@ class Setup:
     def witnesses(self) -> tuple[str, ...]:
         """Names of the devices that bring the outcome."""
         return tuple(device.name for device in self.devices if device.role in self.game.roles)
+
+    @property
+    def supporters(self) -> tuple[str, ...]:
+        """Names of the devices that prove something of the draw without reading the outcome."""
+        return tuple(device.name for device in self.devices if device.role in SUPPORTING_ROLES)
 
     @property
     def needs_odds(self) -> bool:
@@ -95,6 +109,8 @@ class WitnessState:
     facts: DrawFacts = field(default_factory=DrawFacts)
     value: tuple[str, ...] = ()
     ending: Ending | None = None
+    observed: bool = False
+    """A supporting device has seen its part to the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +120,17 @@ class Declared:
     by: str
     role: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Throw:
+    """The throw that is awaited or made in a round of dice."""
+
+    number: int = 1
+    awaited: Stamp | None = None
+    """Since when, where the throw before it was rejected."""
+    permitted: Mark | None = None
+    rejected: Declared | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +145,7 @@ class Round:
     """None in a round that a restart interrupted: it is told by the journal only."""
     bets_closed: Mark | None = None
     draw_started: Stamp | None = None
+    first_reading: Stamp | None = None
     at_rest: Stamp | None = None
     confirmed: Mark | None = None
     odds: OddsDrawn | None = None
@@ -128,8 +156,19 @@ class Round:
     interrupted: bool = False
     """The daemon restarted in mid-round."""
     declared: Declared | None = None
+    early_draw: bool = False
+    """The draw started before no more bets where the profile forbids it."""
+    throw: Throw = field(default_factory=Throw)
     unresolved: Mark | None = None
     """Set once the round is known to be unresolved; `by` is the rule. The table is blocked."""
+
+    @property
+    def draw_awaited(self) -> Stamp | None:
+        """Since when the draw must come to its end: no more bets, or the rejection of a throw after it."""
+        if self.bets_closed is None:
+            return None
+        closed, rejected = self.bets_closed.at, self.throw.awaited
+        return rejected if rejected and rejected.mono_ns > closed.mono_ns else closed
 
     def witness(self, game: GameRef) -> WitnessState | None:
         """The witness that speaks of this device game."""
@@ -165,8 +204,14 @@ class Table:
     round: Round | None = None
     last_games: tuple[GameRef, ...] = ()
     """Device games of the last final round: what they still say changes nothing."""
-    zeros: int = 0
-    """Zeros in a row, void rounds not counted (rulebook 2.9, case T15)."""
+    memory: Memory = ()
+    """What the game carries from result to result; a void round does not touch it (rulebook 2.9, T15)."""
+    wheel_direction: str = ""
+    """Direction of the wheel in the last round that counted."""
+    paces: tuple[int, ...] = ()
+    """Monotonic times of the rounds opened within the last hour, where the profile limits the pace."""
+    inspection: str = ""
+    """Why something must be inspected before the next round, empty where nothing must."""
     missed: Missed = field(default_factory=Missed)
     devices: tuple[DeviceView, ...] = ()
 

@@ -7,48 +7,9 @@ from absence apply only where the evidence has no defect.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from dollyd.daemon.core.events import Defect, Ending, Flag, TurnsBasis
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
-from dollyd.daemon.core.state import Betting, Draw, Round, Setup, WitnessState
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What the rules judge: a round at one moment."""
-
-    setup: Setup
-    round: Round
-    now: Stamp
-
-    def since_ns(self, then: Stamp | None) -> int:
-        """Monotonic time since a fact; -1 where it has not happened."""
-        return self.now.mono_ns - then.mono_ns if then else -1
-
-    def any(self, test: Callable[[WitnessState], bool]) -> bool:
-        """Whether a witness fits."""
-        return any(test(witness) for witness in self.round.witnesses)
-
-    def flagged(self, flag: Flag) -> bool:
-        """Whether a witness has shown this flag."""
-        return self.any(lambda w: flag in w.facts.flags)
-
-    @property
-    def defects(self) -> tuple[Defect, ...]:
-        """Every defect of the evidence."""
-        return tuple(defect for w in self.round.witnesses for defect in w.facts.defects)
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One line of a table. `id` is stable and stands in records; `clause` is the text that it carries out."""
-
-    id: str
-    clause: str
-    text: str
-    applies: Callable[[Case], bool]
+from dollyd.daemon.core.events import Defect, DrawFacts, Ending, Flag, TurnsBasis
+from dollyd.daemon.core.rules import Case, Rule
+from dollyd.daemon.core.state import Betting, Draw, WitnessState
 
 
 def _declared(case: Case) -> bool:
@@ -57,36 +18,41 @@ def _declared(case: Case) -> bool:
 
 def _unrecoverable(case: Case) -> bool:
     mark, limit_ms = case.round.unresolved, case.setup.unresolved_void_ms
-    return mark is not None and limit_ms > 0 and case.since_ns(mark.at) >= limit_ms * NS_PER_MS
+    return mark is not None and limit_ms > 0 and case.overdue(mark.at, limit_ms)
+
+
+def _short_of_turns(case: Case, witness: WitnessState) -> bool:
+    rules, facts = case.setup.rules, witness.facts
+    ball, wheel = facts.ball_turns_x100, facts.wheel_turns_x100
+    ended = bool(witness.value) or witness.observed or Flag.BETWEEN_SECTORS in facts.flags
+    return ended and (  # before the end the count still grows
+        (ball is not None and ball < 100 * rules.ball_min_turns)
+        or (wheel is not None and wheel < 100 * rules.wheel_min_turns)
+    )
 
 
 def _too_few_turns(case: Case) -> bool:
-    rules = case.setup.rules
+    """A count that lost events, or that something speaks against, proves no lack of turns."""
 
-    def short(witness: WitnessState) -> bool:
-        facts = witness.facts
-        if facts.turns_basis is not TurnsBasis.COUNTED and facts.turns_basis is not TurnsBasis.REPORTED:
-            return False
-        if Defect.DATA_GAP in facts.defects or not witness.value:
-            return False  # a lost event makes the count a lower bound; before landing it still grows
-        ball, wheel = facts.ball_turns_x100, facts.wheel_turns_x100
-        return (ball is not None and ball < 100 * rules.ball_min_turns) or (
-            wheel is not None and wheel < 100 * rules.wheel_min_turns
-        )
+    def proven(facts: DrawFacts) -> bool:
+        known = facts.turns_basis in (TurnsBasis.COUNTED, TurnsBasis.REPORTED)
+        return known and not facts.turns_lower_bound and not facts.defects
 
-    return case.any(short)
+    return case.any(lambda w: _short_of_turns(case, w) and proven(w.facts))
 
 
 def _same_direction(case: Case) -> bool:
-    def same(witness: WitnessState) -> bool:
-        ball, wheel = witness.facts.ball_direction, witness.facts.wheel_direction
-        return bool(ball) and ball == wheel
-
-    return case.setup.rules.ball_direction_opposite_required and case.any(same)
+    ball = case.ball_directions
+    asked = case.setup.rules.ball_direction_opposite_required
+    return asked and len(ball) == 1 and ball == case.wheel_directions
 
 
 def _ended_without_number(case: Case) -> bool:
-    return not case.defects and case.any(lambda w: w.ending is Ending.SHUT_DOWN and not w.value)
+    """A device that reads the outcome was shut down; one that only supports it can abandon no draw."""
+    readers = case.setup.witnesses
+    return not case.defects and case.any(
+        lambda w: w.ending is Ending.SHUT_DOWN and not w.value and w.game.device in readers
+    )
 
 
 VOID_RULES: tuple[Rule, ...] = (
@@ -107,6 +73,25 @@ VOID_RULES: tuple[Rule, ...] = (
         "fi-ray-2013 2.1: the throw fails; SlingShot 2 flag 4",
         "the device reported a sensor, motor or encoder fault",
         lambda case: case.flagged(Flag.DEVICE_FAULT),
+    ),
+    Rule(
+        "ball-out",
+        "us-sd: the ball leaves the wheel; then it is recovered and inspected",
+        "the ball left the wheel",
+        lambda case: case.flagged(Flag.BALL_OUT),
+        inspect=True,
+    ),
+    Rule(
+        "foreign-object",
+        "us-sd: a foreign object enters before the ball is at rest",
+        "a second ball or a foreign object was in the wheel",
+        lambda case: case.flagged(Flag.SECOND_BALL),
+    ),
+    Rule(
+        "outside-influence",
+        "fi-ray-2013 2.3 c: an outside factor has affected the draw",
+        "the wheel was touched or braked",
+        lambda case: case.flagged(Flag.TOUCHED),
     ),
     Rule(
         "ball-not-detected",
@@ -139,6 +124,12 @@ VOID_RULES: tuple[Rule, ...] = (
         _too_few_turns,
     ),
     Rule(
+        "between-sectors",
+        "fi-ray-2013 2.3 b: the winning symbol stops between two sectors",
+        "the pointer rests on a divider",
+        lambda case: case.flagged(Flag.BETWEEN_SECTORS),
+    ),
+    Rule(
         "draw-abandoned",
         "fi-ray-2013 2.1: the throw fails",
         "the device was shut down before it had a number",
@@ -147,63 +138,78 @@ VOID_RULES: tuple[Rule, ...] = (
 )
 """In order; the first that applies names the void."""
 
+INSPECTED_AFTER = frozenset(rule.id for rule in VOID_RULES if rule.inspect)
+"""Voids after which something must be inspected before the next round."""
+
 
 def _defect_rule(defect: Defect, text: str) -> Rule:
     return Rule(str(defect), "invariant: no guess", text, lambda case: defect in case.defects)
 
 
 def _disagree(case: Case) -> bool:
-    return len({w.value for w in case.round.witnesses if w.value}) > 1
+    return len(case.values) > 1
 
 
 def _ended_unread(case: Case) -> bool:
-    return case.any(lambda w: w.ending is not None and not w.value)
+    return case.any(lambda w: w.ending is not None and not w.value and not w.observed)
+
+
+def _witness_missing(case: Case) -> bool:
+    return not case.all_heard and case.overdue(case.round.first_reading, case.setup.witness_timeout_ms)
 
 
 def _odds_missing(case: Case) -> bool:
     closed = case.round.bets_closed
-    overdue = closed is not None and case.since_ns(closed.at) >= case.setup.odds_timeout_ms * NS_PER_MS
+    overdue = closed is not None and case.overdue(closed.at, case.setup.odds_timeout_ms)
     return case.setup.needs_odds and case.round.odds is None and (overdue or bool(case.round.odds_failed))
 
 
 def _draw_timeout(case: Case) -> bool:
-    closed = case.round.bets_closed
-    return (
-        case.round.draw is not Draw.AT_REST
-        and closed is not None
-        and case.since_ns(closed.at) >= case.setup.draw_timeout_ms * NS_PER_MS
-    )
+    running = case.round.draw is not Draw.AT_REST
+    return running and case.overdue(case.round.draw_awaited, case.setup.draw_timeout_ms)
+
+
+def _left_to_dealer(case: Case) -> bool:
+    """Where the dealer confirms, the dealer has watched: that supplies what no device proves."""
+    return case.setup.confirm == "dealer"
 
 
 def _turns_not_proven(case: Case) -> bool:
-    """The profile asks for turns, and a witness at rest has no proof of a kind that is enough."""
+    """The profile asks for turns, all is at rest, and nothing proves them in a way that is enough."""
     rules = case.setup.rules
-    if rules.ball_min_turns == 0 and rules.wheel_min_turns == 0:
+    if not case.all_heard or _left_to_dealer(case):
         return False
 
-    def unproven(witness: WitnessState) -> bool:
-        facts = witness.facts
-        if not witness.value:
-            return False
-        if str(facts.turns_basis) not in rules.turns_basis:
-            return True
-        ball_unknown = rules.ball_min_turns > 0 and facts.ball_turns_x100 is None
-        wheel_unknown = rules.wheel_min_turns > 0 and facts.wheel_turns_x100 is None
-        return facts.turns_basis is not TurnsBasis.CERTIFIED and (ball_unknown or wheel_unknown)
+    def proves(witness: WitnessState, turns: int | None) -> bool:
+        basis = witness.facts.turns_basis
+        return str(basis) in rules.turns_basis and (basis is TurnsBasis.CERTIFIED or turns is not None)
 
-    return case.any(unproven)
+    ball = case.any(lambda w: proves(w, w.facts.ball_turns_x100))
+    wheel = case.any(lambda w: proves(w, w.facts.wheel_turns_x100))
+    return (rules.ball_min_turns > 0 and not ball) or (rules.wheel_min_turns > 0 and not wheel)
+
+
+def _turns_uncertain(case: Case) -> bool:
+    return case.any(lambda w: _short_of_turns(case, w) and w.facts.turns_lower_bound)
 
 
 def _direction_not_proven(case: Case) -> bool:
-    def unproven(witness: WitnessState) -> bool:
-        facts = witness.facts
-        return bool(witness.value) and not (facts.ball_direction and facts.wheel_direction)
+    asked = case.setup.rules.ball_direction_opposite_required and case.all_heard and not _left_to_dealer(case)
+    return asked and not (case.ball_directions and case.wheel_directions)
 
-    return case.setup.rules.ball_direction_opposite_required and case.any(unproven)
+
+def _directions_disagree(case: Case) -> bool:
+    return case.all_heard and max(len(case.ball_directions), len(case.wheel_directions)) > 1
+
+
+def _not_alternated(case: Case) -> bool:
+    now, before = case.wheel_direction, case.table.wheel_direction
+    return case.setup.rules.wheel_direction_alternates and case.all_read and bool(now) and now == before
 
 
 def _at_rest_before_close(case: Case) -> bool:
-    return case.round.draw is Draw.AT_REST and case.round.betting is Betting.OPEN
+    reversed_order = case.setup.rules.nmb_before_draw == "reversed"
+    return case.round.draw is Draw.AT_REST and case.round.betting is Betting.OPEN and not reversed_order
 
 
 _NO_GUESS = "invariant: no guess"
@@ -214,6 +220,7 @@ DOUBT_RULES: tuple[Rule, ...] = (
     ),
     _defect_rule(Defect.WRONG_DEVICE, "the device is not the one that is bound to this table"),
     _defect_rule(Defect.JOINED_MID_GAME, "the game was under way when we came"),
+    _defect_rule(Defect.STALE_FRAMES, "the draw was heard faster than it can be made: old frames"),
     _defect_rule(Defect.DEVICE_LOST, "the device was lost in mid-round"),
     _defect_rule(Defect.DATA_GAP, "the device was silent inside the draw"),
     _defect_rule(Defect.ILLEGAL_TRANSITION, "the device made a step that means lost data"),
@@ -226,12 +233,21 @@ DOUBT_RULES: tuple[Rule, ...] = (
     _defect_rule(Defect.ROTOR_OVER_SPEED, "the rotor ran away"),
     _defect_rule(Defect.ROTOR_STOPPED, "the rotor stood still while the ball ran"),
     _defect_rule(Defect.ROTOR_REVERSED, "the rotor changed its direction after no more bets"),
+    _defect_rule(Defect.SENSORS_DISAGREE, "the device says that its own sensors do not agree"),
+    _defect_rule(Defect.UNREAD, "a part of the outcome could not be read"),
+    _defect_rule(Defect.COUNTS_DIFFER, "the device's count of turns is not ours"),
     _defect_rule(Defect.CAPTURE_ENDED, "the capture ends inside the game"),
     Rule(
         "witnesses-disagree",
         "design 5: witnesses must agree",
         "two devices read different outcomes",
         _disagree,
+    ),
+    Rule(
+        "witness-missing",
+        "design 5: all witnesses must be heard",
+        "a witness did not speak in time",
+        _witness_missing,
     ),
     Rule("no-reading", _NO_GUESS, "the game ended without a number", _ended_unread),
     Rule(
@@ -241,10 +257,34 @@ DOUBT_RULES: tuple[Rule, ...] = (
         _turns_not_proven,
     ),
     Rule(
+        "turns-uncertain",
+        "devices part 3: a lost event makes the count a lower bound",
+        "fewer turns were counted than are asked, but events were lost",
+        _turns_uncertain,
+    ),
+    Rule(
+        "directions-disagree",
+        "design 5: witnesses must agree",
+        "two devices saw different directions of the ball or of the wheel",
+        _directions_disagree,
+    ),
+    Rule(
         "direction-not-proven",
         "profile: ball_direction_opposite_required",
         "nothing proves the directions that the profile asks",
         _direction_not_proven,
+    ),
+    Rule(
+        "direction-not-alternated",
+        "profile: wheel_direction_alternates",
+        "the wheel turned in the direction of the round before",
+        _not_alternated,
+    ),
+    Rule(
+        "draw-before-no-more-bets",
+        "profile: nmb_before_draw = required",
+        "the draw started before no more bets",
+        lambda case: case.round.early_draw,
     ),
     Rule(
         "odds-before-no-more-bets",
@@ -262,8 +302,3 @@ DOUBT_RULES: tuple[Rule, ...] = (
     Rule("draw-timeout", _NO_GUESS, "the draw did not come to an end in time", _draw_timeout),
 )
 """In order; the first that applies names the doubt."""
-
-
-def first(rules: tuple[Rule, ...], case: Case) -> Rule | None:
-    """The first rule of a table that applies."""
-    return next((rule for rule in rules if rule.applies(case)), None)

@@ -94,7 +94,8 @@ class Ss2Protocol:
         self._polled = bool(setup.options.get("polled", False))
         self._poll_ns = max(POLL_MS_MIN, int(setup.options.get("poll_ms", setup.period_ms))) * NS_PER_MS
         rpm_x10_max = int(setup.options.get("rotor_rpm_x10_max", ROTOR_RPM_X10_MAX))
-        self._terms = Terms(setup.name, frozenset(setup.pockets), self._period_ns, rpm_x10_max)
+        line_ns = min(self._poll_ns, self._period_ns) if self._polled else self._period_ns
+        self._terms = Terms(setup.name, frozenset(setup.pockets), self._period_ns, line_ns, rpm_x10_max)
         self._expected = {"pockets": str(len(setup.pockets))} | dict(setup.expect)
         self._state = Ss2State()
         self._events: list[DeviceEvent] = []

@@ -41,6 +41,9 @@ _BARE_PERIODS = 3
 """The bare number comes at most 0.5 s before its status line; an older one is not of this game."""
 _WITNESSES = 2
 _WITNESSES_IN_DOUBT = 3
+_BURST = 20
+"""Lines of a live wheel come a period apart; those of a buffer that filled before we came all at once, in
+less than this part of the time. At 9600 baud a line alone takes a twentieth of a period of 0.5 s."""
 _HEELS = 4
 """Status lines closer than this part of a period are one witness."""
 
@@ -68,6 +71,8 @@ class Terms:
     device: str
     pockets: frozenset[str]
     period_ns: int
+    line_ns: int
+    """Time between two status lines: the period, or that of our polls."""
     rpm_x10_max: int
     """Faster after no more bets is a runaway."""
 
@@ -91,6 +96,9 @@ class Attempt:
     """Bad lines in the game, and between the number of the game before and its beginning."""
     launch_failing: bool = False
     ball_unseen_since_ns: int = -1
+    rim_at_ns: int = 0
+    spinning_lines: int = 0
+    """Status lines since the ball was in the rim, before the number."""
     rotor: bool | None = None
     """Direction of the rotor after no more bets, True = counter-clockwise."""
     bare: str = ""
@@ -136,6 +144,8 @@ class Story:
     def status(self, line: StatusLine, at: Stamp) -> None:
         """A status line of this game that does not end it."""
         self._go_to(line.state, at)
+        if line.state in SPINNING:
+            self._change(spinning_lines=self.attempt.spinning_lines + 1)
         self.flags(line, at)
         self._rotor(line)
         self._expire_bare(at)
@@ -213,6 +223,7 @@ class Story:
         if (was, now) not in _STEPS:
             self.spoil(Defect.ILLEGAL_TRANSITION)
         elif now is State.BALL_IN_RIM:
+            self._change(rim_at_ns=at.mono_ns, spinning_lines=0)
             self._tell(DrawStarted(self.attempt.game))
         elif was is State.BALL_IN_RIM:
             self._tell(BetsClosed(self._terms.device, self.attempt.game))
@@ -265,6 +276,8 @@ class Story:
             return
         for doubt in attempt.doubts:
             self.spoil(doubt)
+        if not attempt.number and self._too_fast(at):
+            self.spoil(Defect.STALE_FRAMES)
         if not pocket:
             return  # blank: nothing shown yet; the end of the game tells whether anything was
         if pocket not in self._terms.pockets:
@@ -274,6 +287,11 @@ class Story:
         elif not attempt.number or _HEELS * (at.mono_ns - attempt.five_at_ns) >= self._terms.period_ns:
             self._change(number=pocket, fives=attempt.fives + 1, five_at_ns=at.mono_ns)
             self._confirm()
+
+    def _too_fast(self, at: Stamp) -> bool:
+        """Whether the draw was heard in less time than it takes: it was not heard live."""
+        attempt = self.attempt
+        return _BURST * (at.mono_ns - attempt.rim_at_ns) < attempt.spinning_lines * self._terms.line_ns
 
     def _compare(self, pocket: str) -> None:
         attempt = self.attempt

@@ -1,14 +1,32 @@
-"""Driver `tlp`: devices that speak the open table line protocol; the role says which kind is expected."""
+"""Driver `tlp`: devices that speak the open table line protocol; role and game say which kind is expected."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from dollyd.drivers.protocols import tlp_dice
+from dollyd.drivers.protocols.tlp_ball import BallProtocol
+from dollyd.drivers.protocols.tlp_console import ConsoleProtocol
+from dollyd.drivers.protocols.tlp_dice import DiceProtocol
+from dollyd.drivers.protocols.tlp_money_wheel import MoneyWheelProtocol
 from dollyd.drivers.protocols.tlp_odds_box import OddsBoxProtocol
+from dollyd.drivers.protocols.tlp_wheel import WheelProtocol
 from dollyd.drivers.spec import DeviceProtocol, DeviceSetup
 
+OPTIONS: dict[str, type] = tlp_dice.OPTIONS
+
+
+def _wheel(setup: DeviceSetup) -> DeviceProtocol:
+    """What turns at a table depends on its game."""
+    return MoneyWheelProtocol(setup) if setup.game == "money-wheel" else WheelProtocol(setup)
+
+
 KINDS: dict[str, Callable[[DeviceSetup], DeviceProtocol]] = {
+    "wheel": _wheel,
+    "ball": BallProtocol,
     "odds": OddsBoxProtocol,
+    "dice": DiceProtocol,
+    "console": ConsoleProtocol,
 }
 """Protocol by role."""
 

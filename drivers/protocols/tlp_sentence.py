@@ -8,6 +8,7 @@ ASCII, at most 120 bytes. A sentence with a wrong CRC is no sentence: the receiv
 
 from __future__ import annotations
 
+import binascii
 import re
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ SENTENCE_MAX_BYTES = 120
 SEQUENCES = 65_536
 
 _SENTENCE = re.compile(rb"\$([A-Z]{2})([A-Z]{3}),([0-9]{1,5})((?:,[ -#%-)+-~]*)?)\*([0-9A-F]{4})")
+_MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+"""Each byte with its bits in reverse order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,9 @@ class Sentence:
 
 def crc16(data: bytes) -> int:
     """CRC-16/KERMIT: reflected polynomial 0x8408, start 0. `crc16(b"123456789") == 0x2189`."""
-    crc = 0
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ 0x8408 if crc & 1 else crc >> 1
-    return crc
+    # `crc_hqx` is the same sum over the same bits, the other way round.
+    high, low = divmod(binascii.crc_hqx(data.translate(_MIRRORED), 0), 256)
+    return _MIRRORED[low] << 8 | _MIRRORED[high]
 
 
 def parse(raw: bytes) -> Sentence | None:

@@ -209,8 +209,17 @@ class _Connection:
             started_s = time.monotonic()
             data = self.device.read()
             self._deliver(data)
+            if data and self._settings.pause_ms:
+                self._pause()
             if not data and time.monotonic() - started_s < _BREATH_S:
                 time.sleep(_BREATH_S)
+
+    def _pause(self) -> None:
+        """Leave the device alone for a while, unless there is something to do."""
+        with self._condition:
+            self._condition.wait_for(
+                lambda: self._stopping or bool(self._outgoing), self._settings.pause_ms / 1000
+            )
 
     def _may_go_on(self) -> bool:
         with self._condition:

@@ -31,6 +31,7 @@ class UsbSettings:
     `read_bytes`: asked for at once, a multiple of the packet size; None = one packet, which comes whole or
     not at all. More is faster on a stream, but then a message that fills its last packet, of a device that
     does not mark the end of such a message, is taken for one that was cut off.
+    `pause_ms`: after each read that brought something, for a device that would never stop.
     `timeout_ms`: of each call, 1..250. `write_deadline_ms`: a device that takes no byte for so long is lost.
     Raises ValueError where a device can never be reached so.
     """
@@ -45,6 +46,7 @@ class UsbSettings:
     read_bytes: int | None = None
     timeout_ms: int = 100
     write_deadline_ms: int = 1000
+    pause_ms: int = 0
 
     def __post_init__(self) -> None:
         if not self.endpoint_in & _DIRECTION_IN:

@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dollyd.simulators.demo.checks import Finding
+from dollyd.simulators.demo.evidence import Finding
 
 _OUTCOMES_KEPT = 20
 _LABEL_COLUMNS, _OUTCOME_COLUMNS = 16, 5
@@ -137,15 +137,14 @@ def words(record: dict[str, Any]) -> Text | None:
         case "session":
             return Text(f"the table is {body['event']}")
         case "result":
-            return Text.assemble(
-                f"round {number}: ",
-                pocket(body["outcome"]),
-                f" {body['outcome']['colour']}, odds table {body['odds']['table']}",
-            )
+            odds = f", odds table {body['odds']['table']}" if "odds" in body else ""
+            return Text.assemble(f"round {number}: ", outcome(body["outcome"]), odds)
         case "void":
             return Text(f"round {number}: VOID by rule `{body['rule']}`: {body['text']}", style="yellow")
         case "unresolved":
             return Text(f"round {number}: UNRESOLVED, `{body['rule']}`: {body['text']}", style="bold red")
+        case "throw-rejected":
+            return Text(f"round {number}: throw REJECTED by rule `{body['rule']}`: {body['text']}")
         case "incident" if body["what"] == "relaunch":
             return Text(f"round {number}: {body['text']}", style="cyan")
         case "incident" if body["what"].startswith("device-"):
@@ -153,8 +152,27 @@ def words(record: dict[str, Any]) -> Text | None:
             return Text(f"{body['device']} {status}: {body['text']}", style="cyan")
         case "gap":
             games = ", ".join(game.rsplit("/", 1)[-1] for game in body["games"])
-            return Text(f"gap: no round for what the wheel played meanwhile: {games}", style="cyan")
+            return Text(f"gap: no round for what was played meanwhile: {games}", style="cyan")
     return None
+
+
+def outcome(drawn: dict[str, Any]) -> Text:
+    """What came, in the words of its game."""
+    match drawn:
+        case {"pocket": _, "colour": colour}:
+            return Text.assemble(pocket(drawn), f" {colour}")
+        case {"number": number, "cup": cup}:
+            return Text(f"number {number} in cup {cup}")
+        case {"sector": sector, "symbol": symbol}:
+            return Text(f"symbol {symbol}, sector {sector}")
+        case {"phase": phase, "sum": total}:
+            point = f" {drawn['point']}" if "point" in drawn else ""
+            return Text(f"{_dice(drawn)}, {total} in phase {phase}{point}")
+    return Text(f"{_dice(drawn)}, {drawn.get('sum', drawn.get('total'))}")
+
+
+def _dice(drawn: dict[str, Any]) -> str:
+    return "dice " + " ".join(str(face) for name, face in drawn.items() if name.startswith("die_"))
 
 
 def pocket(outcome: dict[str, Any]) -> Text:

@@ -15,7 +15,7 @@ from dollyd.client.jws import EnvelopeError, parse_envelope
 from dollyd.daemon.mqtt import LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.topics import Topics
 from dollyd.simulators.demo.broker import SUBSCRIBER
-from dollyd.simulators.demo.stage import SITE, TABLE, Stage
+from dollyd.simulators.demo.stage import SITE, Stage
 
 _RETRY_S = 0.02
 
@@ -29,9 +29,10 @@ class Listener:
         self.repeats = 0
         self.damaged = 0
         """Messages that are no record, or another record under a number that was heard before."""
-        self.state: dict[str, Any] = {}
-        """The table, as its retained topic shows it to displays."""
-        self.devices: dict[str, dict[str, Any]] = {}
+        self.states: dict[str, dict[str, Any]] = {}
+        """Each table, as its retained topic shows it to displays."""
+        self.devices: dict[tuple[str, str], dict[str, Any]] = {}
+        """Each device by table and name."""
         self.connected = False
         self._envelopes: dict[tuple[str, int], bytes] = {}
         self._on_record = on_record
@@ -60,21 +61,29 @@ class Listener:
     async def _listen(self) -> None:
         topics = self._topics
         async with MqttLink(self._settings, self._address) as link:
-            devices = [topics.device(TABLE, name) for name in ("wheel", "odds")]
-            for topic in (topics.every_record(TABLE), topics.state(TABLE), *devices):
+            for topic in (topics.every_record(), topics.every_state(), topics.every_device()):
                 await link.subscribe(topic)
             self.connected = True
             async for message in link.messages():
                 self._take(message)
 
     def _take(self, message: Message) -> None:
-        if message.topic == self._topics.state(TABLE):
-            self.state = msgspec.json.decode(message.payload)
-        elif message.topic.startswith(self._topics.device(TABLE, "wheel").removesuffix("wheel")):
-            device = msgspec.json.decode(message.payload)
-            self.devices[device["device"]] = device
-        else:
-            self._take_record(message.payload)
+        match message.topic.split("/")[3:]:
+            case [table, "state"]:
+                self.states[table] = msgspec.json.decode(message.payload)
+            case [table, "device", name]:
+                self.devices[table, name] = msgspec.json.decode(message.payload)
+            case _:
+                self._take_record(message.payload)
+
+    def status(self, table: str, device: str) -> str:
+        """State of a device as last published."""
+        return str(self.devices.get((table, device), {}).get("status", "init"))
+
+    def opens(self, table: str, device: str) -> int:
+        """How often the daemon has opened a device's port."""
+        link: dict[str, int] = self.devices.get((table, device), {}).get("link", {})
+        return link.get("opens", 0)
 
     def _take_record(self, envelope: bytes) -> None:
         try:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.text import Text
 
 from dollyd.daemon.core.record import FINAL_KINDS
+from dollyd.simulators.demo.checks import EXPECTATIONS
 from dollyd.simulators.demo.display import Display, words
 from dollyd.simulators.demo.listener import Listener
-from dollyd.simulators.demo.stage import UNRESOLVED_VOID_AFTER_S, Stage, StageError
+from dollyd.simulators.demo.roulette import TABLE, UNRESOLVED_VOID_AFTER_S, Game, RouletteStage
+from dollyd.simulators.demo.stage import StageError
 
-T = TypeVar("T")
 Record = dict[str, Any]
 
 _READING_S = 2.0
-_PATIENCE_S = 20.0
-_LOOK_S = 0.01
 _CABLE_OUT_S = 1.5
 _CABLE_TRIES = 3
 _OUTAGE_GAMES = 2
@@ -28,15 +26,27 @@ _OUTAGE_GAMES = 2
 class Script:
     """Plays the acts on a stage and tells them on a display. Every method raises `StageError`."""
 
-    def __init__(self, stage: Stage, display: Display) -> None:
+    expectations = EXPECTATIONS
+
+    def __init__(self, stage: RouletteStage, display: Display) -> None:
         self.listener = Listener(stage, self._on_record)
-        self._stage = stage
-        self._display = display
+        self.stage = stage
+        self.display = display
+
+    @property
+    def games(self) -> tuple[Game, ...]:
+        """What the wheel says that it played."""
+        return tuple(self.stage.games)
+
+    async def open(self) -> None:
+        """Set the table up."""
+        self.display.act(self.display.view.act, self.display.view.story)
+        await self.stage.open()
 
     async def play(self) -> int:
         """All acts; gives the exit code of the daemon."""
-        self._stage.order("odds", "table 1")
-        self._stage.order("odds", "table 2")
+        self.stage.order("odds", "table 1")
+        self.stage.order("odds", "table 2")
         await self._open_the_table()
         await self._two_tables()
         await self._failed_launch()
@@ -48,10 +58,13 @@ class Script:
     # --- the acts ------------------------------------------------------------------------------------
 
     async def _open_the_table(self) -> None:
-        await self._until(lambda: self.listener.state and self.listener.connected, "word of the daemon")
-        await self._until(lambda: self._opens("wheel") and self._status("odds") == "ready", "its devices")
-        self._stage.wheel_heard = True
-        self._stage.order("wheel", "power-on")
+        await self.stage.until(lambda: self.listener.states and self.listener.connected, "word of the daemon")
+        heard = self.listener
+        await self.stage.until(
+            lambda: heard.opens(TABLE, "wheel") and heard.status(TABLE, "odds") == "ready", "its devices"
+        )
+        self.stage.wheel_heard = True
+        self.stage.order("wheel", "power-on")
         await self._record("round")
 
     async def _two_tables(self) -> None:
@@ -71,7 +84,7 @@ class Script:
             "so the round goes on. The failed launch is recorded all the same.",
         )
         since = self._now()
-        self._stage.order("wheel", "fault launch-failed")
+        self.stage.order("wheel", "fault launch-failed")
         relaunch = await self._record("incident", lambda body: body["what"] == "relaunch", since)
         await self._of_round(relaunch["round"], "result")
 
@@ -83,7 +96,7 @@ class Script:
             "The wheel stops, the staff see to it, and play goes on.",
         )
         since = self._now()
-        self._stage.order("wheel", "fault ball-lost")
+        self.stage.order("wheel", "fault ball-lost")
         await self._record("void", since=since)
         await self._record("result", since=self._now())
 
@@ -99,9 +112,9 @@ class Script:
         await asyncio.sleep(_CABLE_OUT_S)
         since = self._now()
         self._tell("the cable is plugged in again")
-        self._stage.order("wheel", "plug")
+        self.stage.order("wheel", "plug")
         await self._record("incident", lambda body: body["what"] == "device-back", since)
-        self._stage.wheel_heard = True
+        self.stage.wheel_heard = True
         await self._of_round(unresolved["round"], "void")
         await self._record("result", since=self._now())
 
@@ -109,15 +122,15 @@ class Script:
         """Pull the cable when bets are closed; on a slow computer the number may have been quicker."""
         for _ in range(_CABLE_TRIES):
             closed = await self._record("bets-closed", since=self._now())
-            self._stage.wheel_heard = False
-            self._stage.order("wheel", "unplug")
+            self.stage.wheel_heard = False
+            self.stage.order("wheel", "unplug")
             self._tell("somebody pulls the cable of the wheel")
             ended = await self._of_round(closed["round"], "unresolved", "result")
             if ended["kind"] == "unresolved":
                 return ended
-            self._stage.order("wheel", "plug")
+            self.stage.order("wheel", "plug")
             await self._record("incident", lambda body: body["what"] == "device-back", self._now())
-            self._stage.wheel_heard = True
+            self.stage.wheel_heard = True
         raise StageError(
             f"the wheel was quicker than the cable {_CABLE_TRIES} times: is this computer very busy?"
         )
@@ -130,13 +143,13 @@ class Script:
             "none is lost: the subscriber knows each by its number in the chain.",
         )
         await self._record("bets-closed", since=self._now())
-        await self._stage.kill_broker()
+        await self.stage.kill_broker()
         self.listener.connected = False
         self._tell("the broker is dead")
-        await self._until(lambda: len(self._unheard_games()) >= _OUTAGE_GAMES, "games during the outage")
+        await self.stage.until(lambda: len(self._unheard_games()) >= _OUTAGE_GAMES, "games during the outage")
         self._tell(f"meanwhile the wheel played {', '.join(self._unheard_games())}; nobody has heard of it")
         since = self._now()
-        await self._stage.start_broker()
+        await self.stage.start_broker()
         self._tell("the broker is back")
         for _ in range(_OUTAGE_GAMES):
             await self._record("result", since=since)
@@ -150,26 +163,16 @@ class Script:
             "compared with the journal and with what the wheel itself says it played.",
         )
         await self._record("result", since=self._now())
-        self._stage.order("wheel", "power-off")
-        self._stage.wheel_heard = False
-        return await self._stage.stop_daemon()
+        self.stage.order("wheel", "power-off")
+        self.stage.wheel_heard = False
+        return await self.stage.stop_daemon()
 
     async def _act(self, title: str, story: str) -> None:
         """Give people time to read; the table plays on."""
-        self._display.act(title, story)
+        self.display.act(title, story)
         await asyncio.sleep(_READING_S)
 
     # --- waiting -------------------------------------------------------------------------------------
-
-    async def _until(self, seen: Callable[[], T | None], what: str) -> T:
-        """Wait until something is seen, and give it."""
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < deadline_s:
-            if found := seen():
-                return found
-            self._stage.check()
-            await asyncio.sleep(_LOOK_S)
-        raise StageError(f"waited {_PATIENCE_S:.0f} s in vain for {what}")
 
     async def _record(
         self, kind: str, fits: Callable[[dict[str, Any]], bool] = lambda _: True, since: int = 0
@@ -180,7 +183,7 @@ class Script:
             fresh = self.listener.records[since:]
             return next((r for r in fresh if r["kind"] == kind and fits(r["body"])), None)
 
-        return await self._until(seen, f"a record of kind {kind}")
+        return await self.stage.until(seen, f"a record of kind {kind}")
 
     async def _of_round(self, number: int, *kinds: str) -> Record:
         """Wait for a record of one of these kinds about one round."""
@@ -189,38 +192,31 @@ class Script:
             every = self.listener.records
             return next((r for r in every if r["round"] == number and r["kind"] in kinds), None)
 
-        return await self._until(seen, f"the {' or '.join(kinds)} of round {number}")
+        return await self.stage.until(seen, f"the {' or '.join(kinds)} of round {number}")
 
     def _now(self) -> int:
         return len(self.listener.records)
 
     def _unheard_games(self) -> list[str]:
-        return [game.pocket for game in self._stage.games if game.pocket and not game.broker_up]
-
-    def _opens(self, device: str) -> int:
-        link: dict[str, int] = self.listener.devices.get(device, {}).get("link", {})
-        return link.get("opens", 0)
-
-    def _status(self, device: str) -> str:
-        return str(self.listener.devices.get(device, {}).get("status", "init"))
+        return [game.pocket for game in self.stage.games if game.pocket and not game.broker_up]
 
     # --- telling -------------------------------------------------------------------------------------
 
     def _tell(self, text: str) -> None:
-        self._display.tell(Text(text, style="bold"))
+        self.display.tell(Text(text, style="bold"))
 
     def _on_record(self, record: Record) -> None:
         if record["kind"] in FINAL_KINDS:
-            self._display.view.outcomes.append(record)
+            self.display.view.outcomes.append(record)
         if line := words(record):
-            self._display.tell(line)
+            self.display.tell(line)
 
     def show(self) -> None:
         """Bring the picture up to date."""
-        view = self._display.view
-        view.phase = self.listener.state.get("phase", "")
-        view.round = self.listener.state.get("round", 0)
-        view.devices = {name: self._status(name) for name in ("wheel", "odds")}
-        view.daemon_up, view.broker_up = self._stage.daemon_up, self._stage.broker_up
+        view = self.display.view
+        state = self.listener.states.get(TABLE, {})
+        view.phase, view.round = state.get("phase", ""), state.get("round", 0)
+        view.devices = {name: self.listener.status(TABLE, name) for name in ("wheel", "odds")}
+        view.daemon_up, view.broker_up = self.stage.daemon_up, self.stage.broker_up
         view.records, view.repeats = self._now(), self.listener.repeats
-        self._display.refresh()
+        self.display.refresh()

@@ -1,35 +1,33 @@
-"""Everything on the stage: one temporary directory, and the processes that work in it.
+"""What every demo has on its stage: one temporary directory, and the processes that work in it.
 
-Broker, daemon, wheel and odds box are processes of their own, as at a real table. None of them outlives the
-demo: each dies with it, also where the demo itself is killed.
+Broker and daemon are processes of their own, as at a real table. None of them outlives the demo: each dies
+with it, also where the demo itself is killed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import secrets
+import re
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeVar
 
 from dollyd.simulators.demo.broker import Broker
 
-SITE, NODE, TABLE = "demo", "laptop", "roulette-1"
-PERIOD_MS = 50
-"""Status period of both devices, ten times faster than real ones: a game takes a second and a half."""
-UNRESOLVED_VOID_AFTER_S = 3
-_SILENCE_MS = 1000  # a busy laptop is no gap in the data
+T = TypeVar("T")
+
+SITE, NODE = "demo", "laptop"
+_PATIENCE_S = 20.0
 _START_S = 10.0
 _STOP_S = 10.0
-_LOOK_S = 0.02
+_LOOK_S = 0.01
 
 _LAUNCH = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 """PR_SET_PDEATHSIG (prctl(2)): the kernel kills the process when the demo is gone."""
@@ -48,44 +46,11 @@ key = "{directory}/signing.pem"
 brokers = ["127.0.0.1:{port}"]
 protocol = "{protocol}"
 
-[tables.{table}]
-game = "roulette"
-variant = "B"
-rulebook = "fi-ray-2013-roulette"
-profile = "profile.toml"
-stakes = {{ minimum = 100, maximum = 100000, currency = "EUR" }}
-
-[tables.{table}.devices.wheel]
-driver = "cammegh-ss2"
-role = "wheel"
-port = "{directory}/wheel"
-status_period_ms = {period_ms}
-silence_ms = {silence_ms}
-expect = {{ pockets = "37" }}
-
-[tables.{table}.devices.odds]
-driver = "tlp"
-role = "odds"
-port = "{directory}/odds"
-status_period_ms = {period_ms}
-secret_file = "odds.key"
-expect = {{ serial = "OB000042" }}
 """
 
 
 class StageError(Exception):
     """The demo cannot go on; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Game:
-    """A game as the wheel itself played it, and what stood between it and its record."""
-
-    counter: int
-    pocket: str
-    """Empty where the game was aborted."""
-    wheel_heard: bool
-    broker_up: bool
 
 
 class Child:
@@ -153,19 +118,15 @@ class Child:
 
 
 class Stage:
-    """Sets the table up, and clears it away."""
+    """Sets broker and daemon up, and clears them away."""
 
     def __init__(self, directory: Path, broker: Broker, seed: int) -> None:
         self.directory = directory
         self.broker = broker
+        self.seed = seed
         self.port = _free_port()
-        self.games: list[Game] = []
-        """The wheel's truth, in order."""
-        self.wheel_heard = False
-        """Set by the script: whether the daemon hears the wheel."""
         self.keys = b""
         """The public keys, as `dollyd keys show` prints them."""
-        self._seed = seed
         self._children: dict[str, Child] = {}
         self._followers: list[asyncio.Task[None]] = []
 
@@ -173,6 +134,11 @@ class Stage:
     def journal(self) -> Path:
         """The daemon's journal."""
         return self.directory / "journal.db"
+
+    @property
+    def configuration(self) -> Path:
+        """What the daemon is told."""
+        return self.directory / "dollyd.toml"
 
     @property
     def broker_up(self) -> bool:
@@ -184,42 +150,17 @@ class Stage:
         """Whether the daemon runs."""
         return "daemon" in self._children
 
-    async def set_up(self) -> None:
-        """Make keys, rules and configuration; start the broker, the daemon and the devices."""
-        await self._write_files()
-        await self.start_broker()
-        await self._start("daemon", *_dollyd("run", "--config", str(self.directory / "dollyd.toml")))
-        odds = _simulator("odds-box", "--key-file", str(self.directory / "odds.key"))
-        await self._start("odds", *odds, *self._device_options("odds"))
-        wheel_command = _simulator("ss2", "--compact", "--games-per-hour", "100000", "--json")
-        wheel = await self._start("wheel", *wheel_command, *self._device_options("wheel"), piped=True)
-        wheel.order("power-off")  # until somebody listens
-        self._followers.append(asyncio.create_task(wheel.follow(self._played)))
-
-    def _device_options(self, name: str) -> tuple[str, ...]:
-        port = str(self.directory / name)
-        return ("--period-ms", str(PERIOD_MS), "--seed", str(self._seed), "--link", port)
-
-    async def _write_files(self) -> None:
+    async def set_up(self, tables: str) -> None:
+        """Make keys and configuration; start the broker, and the daemon for these tables (TOML)."""
         await self.dollyd("keys", "new", str(self.directory / "signing.pem"))
         self.keys = (await self.dollyd("keys", "show", str(self.directory / "signing.pem"))).encode()
         (self.directory / "keys.json").write_bytes(self.keys)
-        (self.directory / "odds.key").write_text(secrets.token_hex(16), "ascii")
-        shipped = files("dollyd").joinpath("config", "profiles", "fi-ray-2013.toml").read_text("utf-8")
-        section = "[games.roulette]\n"
-        limit = f"unresolved_void_after_s = {UNRESOLVED_VOID_AFTER_S}\n"
-        (self.directory / "profile.toml").write_text(shipped.replace(section, section + limit), "utf-8")
-        configuration = _CONFIGURATION.format(
-            site=SITE,
-            node=NODE,
-            table=TABLE,
-            directory=self.directory,
-            port=self.port,
-            protocol=self.broker.protocol,
-            period_ms=PERIOD_MS,
-            silence_ms=_SILENCE_MS,
+        head = _CONFIGURATION.format(
+            site=SITE, node=NODE, directory=self.directory, port=self.port, protocol=self.broker.protocol
         )
-        (self.directory / "dollyd.toml").write_text(configuration, "utf-8")
+        self.configuration.write_text(head + tables, "utf-8")
+        await self.start_broker()
+        await self._start("daemon", *_dollyd("run", "--config", str(self.configuration)))
 
     # --- the broker ----------------------------------------------------------------------------------
 
@@ -240,11 +181,7 @@ class Stage:
         """`kill -9`."""
         await self._children.pop("broker").kill()
 
-    # --- devices and the daemon ----------------------------------------------------------------------
-
-    def order(self, device: str, text: str) -> None:
-        """An order to a simulated device (see `simulators.control`)."""
-        self._children[device].order(text)
+    # --- the daemon ----------------------------------------------------------------------
 
     async def dollyd(self, *arguments: str) -> str:
         """Run a dollyd command to its end and give what it printed. Raises `StageError` where it fails."""
@@ -259,19 +196,21 @@ class Stage:
 
     async def verify(self) -> str:
         """What `dollyd verify` says of the journal with the key pinned; empty where it is not good."""
+        return await self._proof("verify", str(self.journal), "--keys", str(self.directory / "keys.json"))
+
+    async def replay(self) -> str:
+        """What `dollyd replay` says of the journal; empty where it derives another decision."""
+        return await self._proof("replay", str(self.journal), "--config", str(self.configuration))
+
+    async def _proof(self, *arguments: str) -> str:
         try:
-            return await self.dollyd("verify", str(self.journal), "--keys", str(self.directory / "keys.json"))
+            return await self.dollyd(*arguments)
         except StageError:
             return ""
 
     async def stop_daemon(self) -> int:
         """Ask the daemon to end; gives its exit code."""
         return await self._children.pop("daemon").stop()
-
-    def _played(self, line: str) -> None:
-        game = json.loads(line)
-        pocket = (game["pocket"] or "").strip()
-        self.games.append(Game(game["counter"], pocket, self.wheel_heard, self.broker_up))
 
     # --- all of them ---------------------------------------------------------------------------------
 
@@ -282,6 +221,16 @@ class Stage:
                 last = child.log.read_text("utf-8", "replace").strip().splitlines()[-1:]
                 why = f": {last[0]}" if last else ""
                 raise StageError(f"the {child.name} ended with exit code {child.exit_code}{why}")
+
+    async def until(self, seen: Callable[[], T | None], what: str, within_s: float = _PATIENCE_S) -> T:
+        """Wait until something is seen, and give it. Raises `StageError`."""
+        deadline_s = time.monotonic() + within_s
+        while time.monotonic() < deadline_s:
+            if found := seen():
+                return found
+            self.check()
+            await asyncio.sleep(_LOOK_S)
+        raise StageError(f"waited {within_s:.0f} s in vain for {what}")
 
     async def close(self) -> None:
         """Leave no process behind."""
@@ -297,12 +246,15 @@ class Stage:
         return child
 
 
+def write_profile(directory: Path, name: str, unresolved_void_after_s: int) -> None:
+    """A shipped profile under its own name, but its unresolved rounds are void after so long."""
+    shipped = files("dollyd").joinpath("config", "profiles", f"{name}.toml").read_text("utf-8")
+    limit = f"\\1\nunresolved_void_after_s = {unresolved_void_after_s}"
+    (directory / f"{name}.toml").write_text(re.sub(r"(?m)^(\[games\..*\])$", limit, shipped), "utf-8")
+
+
 def _dollyd(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "dollyd.daemon", *arguments)
-
-
-def _simulator(*arguments: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "dollyd.simulators", *arguments)
 
 
 def _free_port() -> int:

@@ -34,6 +34,7 @@ from dollyd.daemon.core.record import (
     SessionBody,
     Setting,
     Stakes,
+    ThrowRejectedBody,
     Time,
     Times,
     UnresolvedBody,
@@ -64,6 +65,7 @@ EVIDENCE = Evidence(
             turns_basis="counted",
             ball_turns_x100=400,
             wheel_turns_x100=250,
+            turns_lower_bound=True,
             ball_direction="clockwise",
             wheel_direction="counter-clockwise",
             details={"bare_number": "00"},
@@ -87,9 +89,8 @@ FULL: dict[Kind, Struct] = {
         setting=SETTING,
         gaming_date="2026-11-29",
         stakes=STAKES,
-        outcome={"pocket": "00", "wheel_index": 19, "colour": "green"},
+        outcome={"pocket": "00", "wheel_index": 19, "seats": ["1", "3"], "pair": True},
         odds=ODDS,
-        zeros_in_a_row=2,
         mode="auto",
         evidence=EVIDENCE,
     ),
@@ -97,11 +98,24 @@ FULL: dict[Kind, Struct] = {
         rule="declared",
         clause="2.1",
         text="öl på duken",
+        stake_policy="player_choice",
         setting=SETTING,
         gaming_date="2026-11-29",
         declared_by="d7",
         role="dealer",
         odds=ODDS,
+        evidence=EVIDENCE,
+    ),
+    Kind.THROW_REJECTED: ThrowRejectedBody(
+        rule="not-together",
+        clause="tuplanoppa 1",
+        text="t",
+        setting=SETTING,
+        gaming_date="2026-11-29",
+        throw=2,
+        shooter="3",
+        declared_by="d7",
+        role="dealer",
         evidence=EVIDENCE,
     ),
     Kind.UNRESOLVED: UnresolvedBody(
@@ -184,17 +198,25 @@ def test_no_field_can_hold_a_float_or_a_null(body: type[Struct]) -> None:
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=lambda body: body.__name__)
-def test_a_field_that_may_be_left_out_is_unset_and_not_null(body: type[Struct]) -> None:
+def test_a_field_that_may_be_left_out_is_unset_or_false_and_never_null(body: type[Struct]) -> None:
     for part in parts_of(types.type_info(body)):
         if isinstance(part, types.StructType):
             for field in msgspec.structs.fields(part.cls):
                 if not field.required:
-                    assert field.default is msgspec.UNSET, f"{part.cls.__name__}.{field.name}"
+                    assert field.default is msgspec.UNSET or field.default is False, (
+                        f"{part.cls.__name__}.{field.name}"
+                    )
 
 
 def test_what_is_not_known_is_left_out() -> None:
     body = VoidBody(
-        rule="r", clause="c", text="t", setting=SETTING, gaming_date="2026-11-29", evidence=EVIDENCE
+        rule="r",
+        clause="c",
+        text="t",
+        stake_policy="returned",
+        setting=SETTING,
+        gaming_date="2026-11-29",
+        evidence=EVIDENCE,
     )
     assert not {"declared_by", "role", "odds"} & msgspec.json.decode(encode(body)).keys()
 
@@ -227,15 +249,15 @@ def test_a_result_in_its_exact_bytes() -> None:
         '{"setting":{"game":"roulette","variant":"D","rulebook":{"id":"text","digest":"NAME"},'
         '"profile":{"id":"text","digest":"NAME"},"zero_rule":"prison"},"gaming_date":"2026-11-29",'
         '"stakes":{"minimum":100,"maximum":100000,"currency":"EUR"},'
-        '"outcome":{"pocket":"00","wheel_index":19,"colour":"green"},'
+        '"outcome":{"pocket":"00","wheel_index":19,"seats":["1","3"],"pair":true},'
         '"odds":{"table":2,"device":"odds","counter":9,"nonce":"0000000000000000",'
-        '"proof":"FFFFFFFFFFFFFFFF","drawn":WHEN},"zeros_in_a_row":2,"mode":"auto",'
+        '"proof":"FFFFFFFFFFFFFFFF","drawn":WHEN},"mode":"auto",'
         '"evidence":{"game_ref":"wheel/s/001","times":{"opened":WHEN,"bets_closed":WHEN,'
         '"draw_started":WHEN,"at_rest":WHEN,"confirmed":WHEN},"bets_closed_by":"wheel",'
         '"confirmed_by":"auto","devices":[{"name":"wheel","driver":"cammegh-ss2","role":"wheel",'
         '"identity":{"pockets":"38"}}],"witnesses":[{"device":"wheel","game":"wheel/s/001",'
         '"value":["00"],"flags":["launch-failed"],"defects":["data-gap"],"relaunches":1,'
-        '"turns_basis":"counted","ball_turns_x100":400,"wheel_turns_x100":250,'
+        '"turns_basis":"counted","ball_turns_x100":400,"wheel_turns_x100":250,"turns_lower_bound":true,'
         '"ball_direction":"clockwise","wheel_direction":"counter-clockwise",'
         '"details":{"bare_number":"00"}}],"capture":{"digest":"CAPTURE","lines":80}}}'
     )

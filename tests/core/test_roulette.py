@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.tables import layout
+from tests.support.tables import layout, roulette
 
-from dollyd.daemon.core.games.roulette import ROULETTE
+from dollyd.daemon.core.games.roulette import ROULETTE, Layout
+from dollyd.daemon.core.games.spec import Drawn, Memory, Outcome
 
 EUROPEAN, AMERICAN = layout("roulette-european"), layout("roulette-american")
+
+
+def outcome(
+    wheel: Layout, pocket: str, *, quarters: bool = False, memory: Memory = (), variant: str = "A"
+) -> Outcome:
+    return ROULETTE.outcome(Drawn((pocket,), roulette(variant), wheel, memory, quarters))
+
 
 # pocket colour parity half dozen column street quarter, index on the European and on the American wheel
 POCKETS = """
@@ -64,33 +72,53 @@ def test_the_table_of_this_test_is_whole() -> None:
 def test_a_pocket_of_the_european_wheel_has_its_attributes(row: list[str]) -> None:
     pocket, *chances, quarter, index, _ = row
     expected = {"pocket": pocket, "wheel_index": int(index), **dict(zip(CHANCES, chances, strict=True))}
-    assert ROULETTE.outcome(EUROPEAN, (pocket,), False) == expected
-    assert ROULETTE.outcome(EUROPEAN, (pocket,), True) == expected | {"quarter": quarter}
+    assert outcome(EUROPEAN, pocket) == expected
+    assert outcome(EUROPEAN, pocket, quarters=True) == expected | {"quarter": quarter}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_a_pocket_of_the_american_wheel_has_its_attributes(row: list[str]) -> None:
     pocket, *chances, quarter, _, index = row
     expected = {"pocket": pocket, "wheel_index": int(index), **dict(zip(CHANCES, chances, strict=True))}
-    assert ROULETTE.outcome(AMERICAN, (pocket,), False) == expected
-    assert ROULETTE.outcome(AMERICAN, (pocket,), True) == expected | {"quarter": quarter}
+    assert outcome(AMERICAN, pocket) == expected
+    assert outcome(AMERICAN, pocket, quarters=True) == expected | {"quarter": quarter}
 
 
 def test_the_european_wheel_has_no_double_zero() -> None:
     assert len(ROULETTE.values(EUROPEAN)) == 37
-    assert "00" not in ROULETTE.values(EUROPEAN)
+    assert ("00",) not in ROULETTE.values(EUROPEAN)
+    assert ROULETTE.values(AMERICAN) == tuple((pocket,) for pocket in AMERICAN.clockwise)
     assert len(ROULETTE.values(AMERICAN)) == 38
     with pytest.raises(ValueError, match="not in tuple"):
-        ROULETTE.outcome(EUROPEAN, ("00",), False)
+        outcome(EUROPEAN, "00")
 
 
-def test_only_the_zeros_are_zero() -> None:
-    assert [row[0] for row in ROWS if ROULETTE.is_zero((row[0],))] == ["0", "00"]
+def test_only_the_zeros_count_as_zeros_in_a_row() -> None:
+    zeros = [row[0] for row in ROWS if outcome(AMERICAN, row[0], variant="D")["zeros_in_a_row"] == 1]
+    assert zeros == ["0", "00"]
+
+
+def test_zeros_in_a_row_are_what_the_game_remembers() -> None:
+    memory: Memory = ()
+    counted = []
+    for pocket in ("0", "0", "17", "0"):
+        told = outcome(EUROPEAN, pocket, variant="D", memory=memory)
+        counted.append(told["zeros_in_a_row"])
+        memory = ROULETTE.after(told)
+    assert counted == [1, 2, 0, 1]
+
+
+@pytest.mark.parametrize("variant", "ABCEF")
+def test_no_other_version_remembers_anything(variant: str) -> None:
+    wheel = AMERICAN if variant in "EF" else EUROPEAN
+    told = outcome(wheel, "0", variant=variant)
+    assert "zeros_in_a_row" not in told
+    assert ROULETTE.after(told) == ()
 
 
 # --- the checksums of rulebook 2.2 and 10, from the module's own answers ---------------------------------
 
-ANSWERS = {number: ROULETTE.outcome(EUROPEAN, (str(number),), True) for number in range(1, 37)}
+ANSWERS = {number: outcome(EUROPEAN, str(number), quarters=True) for number in range(1, 37)}
 
 
 def red(**wanted: str) -> int:
@@ -117,7 +145,7 @@ def test_colour_follows_parity_by_decade() -> None:
 
 
 def test_colours_alternate_round_the_european_wheel() -> None:
-    colours = [ROULETTE.outcome(EUROPEAN, (pocket,), False)["colour"] for pocket in EUROPEAN.clockwise]
+    colours = [outcome(EUROPEAN, pocket)["colour"] for pocket in EUROPEAN.clockwise]
     assert colours == ["green", *["red", "black"] * 18]
 
 
@@ -173,4 +201,4 @@ def test_consecutive_numbers_lie_opposite_each_other_on_the_american_wheel() -> 
     ],
 )
 def test_case(pocket: str, attributes: dict[str, str]) -> None:
-    assert attributes.items() <= ROULETTE.outcome(AMERICAN, (pocket,), True).items()
+    assert attributes.items() <= outcome(AMERICAN, pocket, quarters=True).items()

@@ -127,6 +127,7 @@ def test_t28_a_void_in_the_round_ends_it(where: str) -> None:
         "dealer",
         "a coin on the wheel",
     )
+    assert void.stake_policy == "player_choice", "settlement need not know the profile"
     assert play.phase is Phase.WAITING
     assert play.whole_round(number=2).phase is Phase.AT_REST, "bets can be opened again"
 

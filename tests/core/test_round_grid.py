@@ -29,13 +29,19 @@ from dollyd.daemon.core.events import (
     Event,
     GameEnded,
     GameStarted,
+    Inspected,
+    Observed,
     OddsDrawn,
     OddsFailed,
+    Permitted,
     Reading,
     ReadingContradicted,
     Restarted,
+    Seated,
+    ShooterDeclined,
     TableClosed,
     TableOpened,
+    ThrowRejected,
     Tick,
     VoidDeclared,
 )
@@ -57,6 +63,12 @@ EVENTS: dict[str, Event] = {
     "odds-failed": OddsFailed(ODDS_BOX, 1, "bad-mac"),
     "void": VoidDeclared("d1", "dealer", "a coin on the wheel"),
     "confirmed": Confirmed("d1"),
+    "observed": Observed(game(), PROVEN),
+    "permitted": Permitted("d1"),
+    "rejected": ThrowRejected("d1", "dealer", "on the rail"),
+    "seated": Seated("d1", ("1", "3")),
+    "declined": ShooterDeclined("d1"),
+    "inspected": Inspected("d1"),
     "ready": DeviceReady(WHEEL),
     "trouble": DeviceTrouble(WHEEL, "lost", "unplugged"),
     "clock": ClockStepped(5),
@@ -67,26 +79,32 @@ EVENTS: dict[str, Event] = {
 # `-` no effect, else the records (an incident by its name), `ask` for the odds box; `*` the state changed.
 # At rest: the odds table and the dealer are awaited.
 GRID = """
-               table-closed          waiting               bets-open                    spinning                     no-more-bets              at-rest                   blocked
-table-opened   session*              -                     -                            -                            -                         -                         -
-table-closed   -                     session*              -                            -                            -                         -                         -
-game-started   -                     round*                unresolved*                  unresolved*                  unresolved*               -*                        -*
-draw-started   -                     -                     -*                           -                            -                         -                         -
-bets-closed    -                     -                     bets-closed+ask*             bets-closed+ask*             -                         -                         -
-nmb-called     -                     -                     bets-closed+ask*             bets-closed+ask*             -                         -                         -
-draw-update    -                     -                     relaunch*                    relaunch*                    relaunch*                 relaunch*                 -
-reading        -                     -                     unresolved*                  unresolved*                  -*                        -                         -
-game-ended     -                     -                     unresolved*                  unresolved*                  unresolved*               -*                        -
-contradicted   -                     -                     unresolved*                  unresolved*                  unresolved*               unresolved*               -*
-odds-drawn     -                     -                     order-violation+unresolved*  order-violation+unresolved*  -*                        -*                        -
-odds-failed    odds-refused          odds-refused          odds-refused+unresolved*     odds-refused+unresolved*     odds-refused+unresolved*  odds-refused+unresolved*  odds-refused*
-void           void-refused          void-refused          void-refused                 void*                        void*                     void*                     void*
-confirmed      confirmation-refused  confirmation-refused  confirmation-refused         confirmation-refused         confirmation-refused      confirmation-refused      confirmation-refused
-ready          -*                    -*                    -*                           -*                           -*                        -*                        -*
-trouble        device-lost*          device-lost*          device-lost*                 device-lost*                 device-lost*              device-lost*              device-lost*
-clock          clock                 clock                 clock                        clock                        clock                     clock                     clock
-restarted      gap                   gap+session           gap+session+unresolved*      gap+session+unresolved*      gap+session+unresolved*   gap+session+unresolved*   gap+session*
-tick           -                     -                     -                            -                            -                         -                         -
+              table-closed          waiting                 bets-open                    spinning                     no-more-bets              at-rest                   blocked
+table-opened  session*              -                       -                            -                            -                         -                         -
+table-closed  -                     session*                -                            -                            -                         -                         -
+game-started  -                     round*                  unresolved*                  unresolved*                  unresolved*               -*                        -*
+draw-started  -                     -                       -*                           -                            -                         -                         -
+bets-closed   -                     -                       bets-closed+ask*             bets-closed+ask*             -                         -                         -
+nmb-called    -                     round+bets-closed+ask*  bets-closed+ask*             bets-closed+ask*             -                         -                         -
+draw-update   -                     -                       relaunch*                    relaunch*                    relaunch*                 relaunch*                 -
+reading       -                     -                       unresolved*                  unresolved*                  -*                        -                         -
+game-ended    -                     -                       unresolved*                  unresolved*                  unresolved*               -*                        -
+contradicted  -                     -                       unresolved*                  unresolved*                  unresolved*               unresolved*               -*
+odds-drawn    -                     -                       order-violation+unresolved*  order-violation+unresolved*  -*                        -*                        -
+odds-failed   odds-refused          odds-refused            odds-refused+unresolved*     odds-refused+unresolved*     odds-refused+unresolved*  odds-refused+unresolved*  odds-refused*
+void          void-refused          void-refused            void-refused                 void*                        void*                     void*                     void*
+confirmed     confirmation-refused  confirmation-refused    confirmation-refused         confirmation-refused         confirmation-refused      confirmation-refused      confirmation-refused
+observed      -                     -                       -*                           -*                           -*                        -*                        -
+permitted     -                     -                       -*                           -                            -                         -                         -
+rejected      rejection-refused     rejection-refused       rejection-refused            rejection-refused            rejection-refused         rejection-refused         rejection-refused
+seated        -                     -                       -                            -                            -                         -                         -
+declined      -                     -                       -                            -                            -                         -                         -
+inspected     -                     -                       -                            -                            -                         -                         -
+ready         -*                    -*                      -*                           -*                           -*                        -*                        -*
+trouble       device-lost*          device-lost*            device-lost*                 device-lost*                 device-lost*              device-lost*              device-lost*
+clock         clock                 clock                   clock                        clock                        clock                     clock                     clock
+restarted     gap                   gap+session             gap+session+unresolved*      gap+session+unresolved*      gap+session+unresolved*   gap+session+unresolved*   gap+session*
+tick          -                     -                       -                            -                            -                         -                         -
 """  # noqa: E501 - a table is read as a table
 COLUMNS, *LINES = (line.split() for line in GRID.strip().splitlines())
 CELLS = [(name, column, cell) for name, *cells in LINES for column, cell in zip(COLUMNS, cells, strict=True)]
@@ -136,10 +154,12 @@ def test_what_a_phase_does_not_accept_leaves_the_state_as_it_was(name: str, phas
     before = play.table
     effects = play.tell(event)
     assert play.table == before
-    asked_in_vain = isinstance(event, VoidDeclared | Confirmed)
-    assert [name_of(effect) for effect in effects] == (
-        [f"{'void' if name == 'void' else 'confirmation'}-refused"] if asked_in_vain else []
-    )
+    asked_in_vain = {
+        "void": "void-refused",
+        "confirmed": "confirmation-refused",
+        "rejected": "rejection-refused",
+    }
+    assert [name_of(effect) for effect in effects] == ([asked_in_vain[name]] if name in asked_in_vain else [])
 
 
 @pytest.mark.parametrize("phase", list(Phase)[2:], ids=str)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import pytest
@@ -203,8 +202,8 @@ def test_many_missed_games_are_counted_and_the_first_ones_named() -> None:
 # --- two witnesses (design 5) ----------------------------------------------------------------------------
 
 
-def two_wheels(first: str, second: str, **changes: Any) -> Play:
-    play = Play(make_setup("A", wheels=2, **changes)).no_more_bets()
+def two_wheels(first: str, second: str, variant: str = "A") -> Play:
+    play = Play(make_setup(variant, wheels=2)).no_more_bets()
     play.tell(GameStarted(game(5, SECOND_WHEEL)))
     play.tell(Reading(game(), (first,), PROVEN))
     assert play.phase is Phase.NO_MORE_BETS, "one reading is not enough"
@@ -227,13 +226,25 @@ def test_two_witnesses_that_disagree_leave_the_round_unresolved_with_both_readin
 
 
 def test_zero_and_double_zero_disagree() -> None:
-    assert two_wheels("0", "00").body(Kind.UNRESOLVED).rule == "witnesses-disagree"
+    assert two_wheels("0", "00", "E").body(Kind.UNRESOLVED).rule == "witnesses-disagree"
 
 
 def test_a_witness_that_is_silent_leaves_the_round_unresolved() -> None:
     play = Play(make_setup("A", wheels=2)).at_rest()
     assert play.phase is Phase.NO_MORE_BETS
-    play.wait(120_000)
+    play.wait(999)
+    assert play.phase is Phase.NO_MORE_BETS
+    play.wait(1)
+    unresolved = play.body(Kind.UNRESOLVED)
+    assert unresolved.rule == "witness-missing"
+    assert [w.value for w in unresolved.evidence.witnesses] == [["17"]]
+
+
+def test_a_draw_without_end_is_unresolved_in_time() -> None:
+    play = Play(make_setup("A")).no_more_bets()
+    play.wait(119_999)
+    assert play.phase is Phase.NO_MORE_BETS
+    play.wait(1)
     assert play.body(Kind.UNRESOLVED).rule == "draw-timeout"
 
 

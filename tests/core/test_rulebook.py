@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.tables import RULEBOOK, layout, profile, rule_text, rulebook
+from tests.support.tables import RULEBOOK, layout, profile, roulette, rule_text, rulebook
 
+from dollyd.daemon.core.games.roulette import Variant, parse_layout
 from dollyd.daemon.core.rulebook import (
     RuleTextError,
+    convert,
     digest,
-    parse_layout,
     parse_profile,
     parse_rulebook,
 )
@@ -55,7 +56,7 @@ def test_the_shipped_rulebook_has_the_six_versions() -> None:
 
 @pytest.mark.parametrize("variant", "ABCDEF")
 def test_a_version_has_its_odds_zero_rules_and_wheel(variant: str) -> None:
-    shipped = rulebook().variants[variant]
+    shipped = roulette(variant)
     assert shipped.odds == EXPECTED[variant]
     assert shipped.zero_rules == ZERO_RULES[variant]
     assert len(layout(shipped.layout).clockwise) == POCKETS[variant]
@@ -63,14 +64,15 @@ def test_a_version_has_its_odds_zero_rules_and_wheel(variant: str) -> None:
 
 
 def test_only_b_has_a_second_table_drawn_once_in_thirty() -> None:
-    for name, shipped in rulebook().variants.items():
+    for name in "ABCDEF":
+        shipped = roulette(name)
         second = EXPECTED["B2"] if name == "B" else {}
         assert shipped.odds_table_2 == second, name
         assert shipped.odds_table_2_one_in == (30 if name == "B" else 0), name
 
 
 def test_table_2_doubles_exactly_the_five_inside_bets() -> None:
-    b = rulebook().variants["B"]
+    b = roulette("B")
     doubled = {bet for bet, odds in b.odds_table_2.items() if odds == 2 * b.odds[bet]}
     assert doubled == {"straight", "split", "street", "corner", "sixline"}
     assert {bet for bet, odds in b.odds_table_2.items() if odds == b.odds[bet]} == b.odds.keys() - doubled
@@ -102,7 +104,13 @@ EUROPEAN = rule_text("layouts", "roulette-european").decode()
 AMERICAN = rule_text("layouts", "roulette-american").decode()
 BOOK = rule_text("rulebooks", RULEBOOK).decode()
 US_SD = rule_text("profiles", "us-sd").decode()
+AU_NSW = rule_text("profiles", "au-nsw").decode()
 Parse = Callable[[bytes], Any]
+
+
+def parse_variants(data: bytes) -> list[Variant]:
+    """All versions of a rulebook, as a table that plays one of them has it parsed."""
+    return [convert(tree, Variant) for tree in parse_rulebook(data)[0].variants.values()]
 
 
 def changed(text: str, old: str, new: str) -> str:
@@ -126,10 +134,16 @@ def changed(text: str, old: str, new: str) -> str:
             id="zero-doubled",
         ),
         pytest.param(
-            parse_layout, changed(EUROPEAN, '"32", ', ""), "clockwise: must hold", id="pocket-missing"
+            parse_layout,
+            changed(EUROPEAN, '"32", ', ""),
+            "clockwise: must hold",
+            id="pocket-missing",
         ),
         pytest.param(
-            parse_layout, changed(EUROPEAN, '"26",', '"37",'), "clockwise: must hold", id="no-such-pocket"
+            parse_layout,
+            changed(EUROPEAN, '"26",', '"37",'),
+            "clockwise: must hold",
+            id="no-such-pocket",
         ),
         pytest.param(
             parse_layout,
@@ -151,7 +165,10 @@ def changed(text: str, old: str, new: str) -> str:
         ),
         pytest.param(parse_layout, changed(AMERICAN, '"00"', "0"), "clockwise", id="zero-as-integer"),
         pytest.param(
-            parse_layout, changed(EUROPEAN, " 19, 21, 23", " 21, 23"), "red: must name 18", id="19-not-red"
+            parse_layout,
+            changed(EUROPEAN, " 19, 21, 23", " 21, 23"),
+            "red: must name 18",
+            id="19-not-red",
         ),
         pytest.param(
             parse_layout,
@@ -160,10 +177,16 @@ def changed(text: str, old: str, new: str) -> str:
             id="one-red-too-many",
         ),
         pytest.param(
-            parse_layout, changed(EUROPEAN, "[1, 3, 5", "[0, 3, 5"), "red: must name 18", id="zero-is-red"
+            parse_layout,
+            changed(EUROPEAN, "[1, 3, 5", "[0, 3, 5"),
+            "red: must name 18",
+            id="zero-is-red",
         ),
         pytest.param(
-            parse_layout, changed(EUROPEAN, "[1, 3, 5", "[3, 3, 5"), "red: must name 18", id="red-doubled"
+            parse_layout,
+            changed(EUROPEAN, "[1, 3, 5", "[3, 3, 5"),
+            "red: must name 18",
+            id="red-doubled",
         ),
         pytest.param(parse_layout, EUROPEAN + 'maker = "x"\n', "maker", id="layout-unknown-key"),
         pytest.param(parse_layout, "clockwise = [", "", id="not-toml"),
@@ -171,24 +194,24 @@ def changed(text: str, old: str, new: str) -> str:
             parse_rulebook, changed(BOOK, "quarter_odds = 3", "quarter_odd = 3"), "quarter_odd", id="book-key"
         ),
         pytest.param(
-            parse_rulebook,
+            parse_variants,
             changed(BOOK, "odds_table_2_one_in = 30\n", ""),
-            "variants.B: odds_table_2",
+            "odds_table_2 and",
             id="second-table-never-drawn",
         ),
         pytest.param(
-            parse_rulebook,
+            parse_variants,
             changed(BOOK, '["half", "prison", "both"]', "[]"),
-            "variants.D.zero_rules",
+            "zero_rules: at least one",
             id="no-zero-rule",
         ),
         pytest.param(
-            parse_rulebook, changed(BOOK, '"prison", ', '"jail", '), "variants", id="unknown-zero-rule"
+            parse_variants, changed(BOOK, '"prison", ', '"jail", '), "zero_rules", id="unknown-zero-rule"
         ),
         pytest.param(
-            parse_rulebook,
+            parse_variants,
             BOOK.replace("straight = 30", "straight = 30.5"),
-            "variants",
+            "odds",
             id="odds-are-integers",
         ),
         pytest.param(
@@ -199,7 +222,7 @@ def changed(text: str, old: str, new: str) -> str:
         ),
         pytest.param(parse_profile, US_SD + "ball_turns = 4\n", "ball_turns", id="profile-unknown-key"),
         pytest.param(
-            parse_profile, changed(US_SD, '["dealer"]', '["guest"]'), "void_declarers", id="unknown-declarer"
+            parse_profile, changed(AU_NSW, '["dealer"]', '["guest"]'), "void_declarers", id="unknown-declarer"
         ),
     ],
 )

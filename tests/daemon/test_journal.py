@@ -229,6 +229,29 @@ def test_the_tail_tells_whether_the_table_is_open(path: Path) -> None:
     journal.close()
 
 
+def test_the_tail_tells_that_an_inspection_is_due(path: Path) -> None:
+    maker = ChainMaker().begin()
+    maker.add(Kind.ROUND, 1)
+    maker.add(Kind.VOID, 1, body={"rule": "ball-out"})
+    journal = Journal.open(path)
+    journal.append(maker.entries)
+    tail = journal.tail("r1")
+    assert tail is not None
+    assert tail.inspection == "ball-out"
+    maker.add(Kind.INCIDENT, body={"what": "inspected"})
+    journal.append(maker.entries[-1:])
+    tail = journal.tail("r1")
+    assert tail is not None
+    assert not tail.inspection
+    maker.add(Kind.ROUND, 2)
+    maker.add(Kind.VOID, 2, body={"rule": "launch-failed"})
+    journal.append(maker.entries[-2:])
+    tail = journal.tail("r1")
+    assert tail is not None
+    assert not tail.inspection
+    journal.close()
+
+
 # --- captures and cursors ------------------------------------------------------------------------
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import msgspec
 import pytest
 from tests.support.nights import night
 from tests.support.simulated import SETUP, protocols
-from tests.support.tables import WHEEL, make_setup
+from tests.support.tables import DICE, WHEEL, game_setup, make_setup
+from tests.support.tlp_lines import Speaker, setup_of
 from tests.support.wheel_lines import Game
 
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.engine import Engine
 from dollyd.daemon.replay import Attempt, CaptureError, rederive, replay_plain
+from dollyd.drivers import DRIVERS
 from dollyd.drivers.protocols.cammegh_ss2 import Ss2Protocol
 from dollyd.drivers.spec import DeviceSetup
 
@@ -131,3 +135,36 @@ def test_what_the_host_sent_is_not_heard() -> None:
 def test_a_broken_line_is_named_by_its_number(line: bytes) -> None:
     with pytest.raises(CaptureError, match="line 2"):
         replayed([*plain([CLOSED]), line])
+
+
+def test_the_reading_of_a_game_with_more_than_one_text_is_told_whole() -> None:
+    setup = game_setup("boule")
+    wheel = DRIVERS["tlp"].protocol(setup_of("WH", "boule"))
+    said = Speaker("WH", "BOULE")
+    hello = said.hello()
+    states = [said.say("STA", state, "0001", "", "172", "0", "0", "00") for state in "622344"]
+    result = said.say("RES", "0001", "7", "172", "0", "14", "00", "6")
+    lines = [line.decode("ascii").rstrip() for line in (hello, *states, result)]
+    attempts = list(replay_plain(Engine(setup, {WHEEL: wheel}), WHEEL, plain(lines)))
+    assert [(a.verdict, a.pocket) for a in attempts] == [("result", "7 6")]
+
+
+def test_a_rejected_throw_is_an_attempt_of_its_own() -> None:
+    setup = game_setup("sic-bo")
+    camera, said = DRIVERS["tlp"].protocol(setup_of("DC", "sic-bo")), Speaker("DC")
+    hello = said.hello()
+    states = [said.say("STA", state, "0001", "3", "00") for state in "623"]
+    result = said.say("RES", "0001", "3", *"215", "0.99", "0.99", "0.99", "01", "A1")
+    lines = [line.decode("ascii").rstrip() for line in (hello, *states, result)]
+    attempts = list(replay_plain(Engine(setup, {DICE: camera}), DICE, plain(lines)))
+    assert [(a.game, a.verdict, a.reason) for a in attempts][:1] == [("0001", "throw-rejected", "cocked")]
+
+
+def test_a_head_that_an_older_version_wrote_in_other_words_seals_the_same_capture() -> None:
+    head, _, lines = capture().partition(b"\n")
+    state = msgspec.json.decode(head)
+    del state["devices"]["wheel"]["damage"]  # a field that it had not yet
+    older = msgspec.json.encode(state) + b"\n" + lines
+    decision = [record for record in rederive(SETUP, protocols(), older) if record.capture][-1]
+    assert decision.capture == older
+    assert msgspec.json.decode(decision.body)["evidence"]["capture"]["digest"] == sha256(older).hexdigest()

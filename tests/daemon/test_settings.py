@@ -7,11 +7,15 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from tests.support.tables import TEXTS
 
+from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.settings import load
+from dollyd.daemon.settings import load, shipped_table
 from dollyd.drivers import DRIVERS
-from dollyd.drivers.spec import Proof
+from dollyd.drivers.spec import Place, Proof
+
+ROULETTE = frozenset({"roulette"})
 
 EXAMPLE = files("dollyd").joinpath("config", "examples", "roulette-b.toml").read_text()
 TABLE, WHEEL, ODDS = "tables.roulette-1", "tables.roulette-1.devices.wheel", "tables.roulette-1.devices.odds"
@@ -104,7 +108,8 @@ def test_a_rule_text_of_ones_own_is_read_beside_the_configuration(tmp_path: Path
 
 def test_a_limit_from_the_profile_reaches_the_table(tmp_path: Path) -> None:
     shipped = files("dollyd").joinpath("config", "profiles", "fi-ray-2013.toml").read_text()
-    (tmp_path / "house.toml").write_text(shipped + "hold_ms = 1500\nunresolved_void_after_s = 600\n")
+    limits = "[games.roulette]\nhold_ms = 1500\nunresolved_void_after_s = 600\n"
+    (tmp_path / "house.toml").write_text(shipped.replace("[games.roulette]\n", limits))
     setup = load(written(tmp_path, ('"fi-ray-2013"\n', '"house.toml"\n'))).tables["roulette-1"].setup
     assert (setup.hold_ms, setup.unresolved_void_ms) == (1_500, 600_000)
 
@@ -183,7 +188,7 @@ WRONG: dict[str, tuple[str, tuple[Change, ...]]] = {
     # devices
     "unknown-driver": (f"{WHEEL}.driver", (('driver = "cammegh-ss2"', 'driver = "cammegh-ss3"'),)),
     "unknown-role": (f"{WHEEL}.role", (('role = "wheel"', 'role = "dice"'),)),
-    "role-not-of-the-driver": (f"{ODDS}.role", (('role = "odds"', 'role = "wheel"'),)),
+    "role-not-of-the-driver": (f"{ODDS}.role", (('role = "odds"', 'role = "dice"'),)),
     "unknown-option": (
         f"{WHEEL}.options.poll",
         (('role = "wheel"', 'role = "wheel"\noptions = { poll = 1 }'),),
@@ -219,7 +224,9 @@ def test_a_short_secret_is_refused_and_not_shown(tmp_path: Path) -> None:
 
 
 def test_turns_that_no_device_proves_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blind = replace(DRIVERS["cammegh-ss2"], proves=frozenset({Proof.NUMBER, Proof.DIRECTION}))
+    blind = replace(
+        DRIVERS["cammegh-ss2"], roles={"wheel": Place(ROULETTE, frozenset({Proof.NUMBER, Proof.DIRECTION}))}
+    )
     monkeypatch.setitem(DRIVERS, "cammegh-ss2", blind)
     load(written(tmp_path))  # the Finnish profile asks for none
     error = refused(written(tmp_path, ('"fi-ray-2013"\n', '"us-sd"\n')))
@@ -232,7 +239,9 @@ def test_turns_that_no_device_proves_are_refused(tmp_path: Path, monkeypatch: py
 def test_a_direction_that_no_device_proves_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blind = replace(DRIVERS["cammegh-ss2"], proves=frozenset({Proof.NUMBER, Proof.TURNS}))
+    blind = replace(
+        DRIVERS["cammegh-ss2"], roles={"wheel": Place(ROULETTE, frozenset({Proof.NUMBER, Proof.TURNS}))}
+    )
     monkeypatch.setitem(DRIVERS, "cammegh-ss2", blind)
     assert "direction" in refused(written(tmp_path, ('"fi-ray-2013"\n', '"us-sd"\n'))).problem
 
@@ -266,3 +275,148 @@ def test_a_file_that_is_no_toml_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "dollyd.toml"
     path.write_bytes(data)
     assert "not valid TOML" in refused(path).problem
+
+
+# --- every game ------------------------------------------------------------------------------------------
+
+HEAD = """
+site = "s"
+node = "n"
+journal = { path = "journal.db" }
+signing = { key = "signing.pem" }
+"""
+
+
+def table_of(
+    name: str, *devices: str, layout: str = "", variant: str = "", profile: str = "", **more: str
+) -> str:
+    """A table of this game under its shipped texts; devices as `driver role`."""
+    book, usual_variant, usual_profile, usual_layout = TEXTS[name]
+    keys = {
+        "game": name,
+        "variant": variant or usual_variant,
+        "rulebook": book,
+        "profile": profile or usual_profile,
+        "layout": layout or usual_layout,
+        **more,
+    }
+    lines = [f'{key} = "{value}"' for key, value in keys.items() if value]
+    text = "\n".join(["[tables.t]", *lines, 'stakes = { minimum = 1, maximum = 2, currency = "EUR" }\n'])
+    for number, device in enumerate(devices):
+        driver, role = device.split()
+        text += f'[tables.t.devices.{role}-{number}]\nport = "/dev/d{number}"\n'
+        text += f'driver = "{driver}"\nrole = "{role}"\n'
+    return text
+
+
+def game_file(folder: Path, table: str) -> Path:
+    path = folder / "dollyd.toml"
+    path.write_text(HEAD + table)
+    return path
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_game_loads_under_its_shipped_texts(tmp_path: Path, name: str) -> None:
+    (role,) = GAMES[name].roles
+    table = load(game_file(tmp_path, table_of(name, f"tlp {role}", "tlp console"))).tables["t"]
+    assert table.setup.game is GAMES[name]
+    assert table.setup.witnesses == (f"{role}-0",)
+    reader = table.devices[f"{role}-0"].setup
+    assert reader.readings == GAMES[name].values(table.setup.layout)
+    assert reader.game == name
+    assert table.setup.witness_timeout_ms == 1_000
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "says"),
+    [
+        pytest.param(
+            table_of("boule", "tlp wheel").replace('layout = "boule-synthetic"\n', ""),
+            "layout",
+            "boule needs the layout of its wheel",
+            id="boule-without-its-order-of-cups",
+        ),
+        pytest.param(
+            table_of("sic-bo", "tlp dice", layout="boule-synthetic"),
+            "layout",
+            "sic-bo has no layout",
+            id="dice-with-a-layout",
+        ),
+        pytest.param(
+            table_of("boule", "tlp wheel", layout="roulette-european"),
+            "layout",
+            "clockwise",
+            id="other-wheel",
+        ),
+        pytest.param(
+            table_of("craps", "tlp dice", zero_rule="half"), "zero_rule", "zero rule", id="zero-rule-of-dice"
+        ),
+        pytest.param(
+            table_of("craps", "tlp dice", profile="fi-ray-2013"),
+            "profile",
+            "says nothing of craps",
+            id="craps-in-finland",
+        ),
+        pytest.param(
+            table_of("craps", "tlp dice", profile="settled.toml"),
+            "profile",
+            "void_until = 'settled' is not carried out yet",
+            id="void-until-settled",
+        ),
+        pytest.param(
+            table_of("tuplanoppa", "tlp console"), "devices", "nothing reads the outcome", id="console-alone"
+        ),
+        pytest.param(
+            table_of("roulette", "tlp ball"), "devices", "nothing reads the outcome", id="ball-detector-alone"
+        ),
+        pytest.param(
+            table_of("tuplanoppa", "cammegh-ss2 wheel"),
+            "devices.wheel-0.role",
+            "cannot be 'wheel' of tuplanoppa",
+            id="a-wheel-for-dice",
+        ),
+        pytest.param(
+            table_of("roulette", "winning-number-line wheel", variant="E", profile="us-sd"),
+            "devices",
+            "no device proves turns",
+            id="a-bare-number-where-turns-are-asked",
+        ),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(tmp_path: Path, table: str, key: str, says: str) -> None:
+    (tmp_path / "settled.toml").write_text('id = "x"\n[games.craps]\nsource = "x"\nvoid_until = "settled"\n')
+    error = refused(game_file(tmp_path, table))
+    assert error.key == f"tables.t.{key}"
+    assert says in error.problem
+
+
+def test_a_bare_number_is_enough_where_the_dealer_confirms(tmp_path: Path) -> None:
+    devices = ("winning-number-line wheel", "tlp ball")
+    dakota = table_of("roulette", *devices, variant="E", profile="us-sd", confirm="dealer")
+    setup = load(game_file(tmp_path, dakota)).tables["t"].setup
+    assert (setup.witnesses, setup.supporters, setup.confirm) == (("wheel-0",), ("ball-1",), "dealer")
+
+
+def test_turns_are_proven_by_a_ball_detector_beside_a_bare_number(tmp_path: Path) -> None:
+    shipped = files("dollyd").joinpath("config", "profiles", "us-sd.toml").read_text()
+    assert shipped.count("ball_direction_opposite_required = true") == 1
+    (tmp_path / "house.toml").write_text(shipped.replace("ball_direction_opposite_required = true\n", ""))
+    bare = table_of("roulette", "winning-number-line wheel", variant="E", profile="house.toml")
+    assert "turns" in refused(game_file(tmp_path, bare)).problem
+    watched = table_of("roulette", "winning-number-line wheel", "tlp ball", variant="E", profile="house.toml")
+    assert load(game_file(tmp_path, watched)).tables["t"].setup.rules.ball_min_turns == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"), [("roulette", "C"), ("tuplanoppa", "B"), ("sic-bo", "standard")]
+)
+def test_a_replayed_table_has_the_device_that_reads_its_game(name: str, variant: str) -> None:
+    (role,) = GAMES[name].roles
+    assert [(d.name, d.role) for d in shipped_table(name, variant, "tlp").setup.devices] == [("tlp", role)]
+
+
+def test_a_replay_of_a_game_whose_wheel_is_measured_says_what_is_missing() -> None:
+    with pytest.raises(ConfigError, match="needs the layout of its wheel"):
+        shipped_table("boule", "standard", "tlp")
+    with pytest.raises(ConfigError, match="no game 'poker'"):
+        shipped_table("poker", "A", "tlp")

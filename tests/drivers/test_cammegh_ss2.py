@@ -19,6 +19,7 @@ from dollyd.daemon.core.events import (
     BetsClosed,
     Defect,
     DrawStarted,
+    DrawUpdate,
     Ending,
     GameEnded,
     GameStarted,
@@ -192,6 +193,14 @@ def test_after_noise_three_witnesses_are_needed() -> None:
     ear = after(*GAME.lines("23")).noise().hear(*GAME.lines("4"), GAME.line(5), GAME.line(5))
     assert ear.numbers == []
     assert ear.hear(GAME.line(5)).numbers == ["23"]
+
+
+def test_b10_old_frames_in_a_burst_give_no_number() -> None:
+    """A buffer that filled before we came: a whole game within a few milliseconds."""
+    ear = after(*GAME.lines("2"))
+    ear.hear(*GAME.lines("34"), pocket_text("23"), *GAME.lines("5"), every_ms=1)
+    assert ear.numbers == []
+    assert Defect.STALE_FRAMES in ear.of(DrawUpdate)[-1].facts.defects
 
 
 def test_damage_between_two_games_is_damage_of_the_second() -> None:

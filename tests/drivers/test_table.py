@@ -9,7 +9,6 @@ import pytest
 from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.core.stamp import Stamp
 from dollyd.drivers import DRIVERS
-from dollyd.drivers.framing import LineDecoder
 from dollyd.drivers.spec import NOTHING, DeviceProtocol, DeviceSetup, DriverSpec, Proof, Status
 
 ROLES = {"wheel", "ball", "odds", "dice", "console"}
@@ -29,16 +28,19 @@ def test_a_driver_stands_under_its_own_name() -> None:
 
 @each_driver
 def test_every_field_is_filled(driver: DriverSpec) -> None:
-    may_be_empty = {"options", "needs_secret"}
+    may_be_empty = {"options", "serial", "usb"}
     for field in fields(driver):
         assert field.name in may_be_empty or getattr(driver, field.name), field.name
+    assert driver.serial or driver.usb, "there is a way to every device"
 
 
 @each_driver
 def test_roles_games_and_proofs_are_known(driver: DriverSpec) -> None:
-    assert driver.roles <= ROLES
-    assert driver.games <= set(GAMES)
-    assert driver.proves <= set(Proof)
+    assert set(driver.roles) <= ROLES
+    for place in driver.roles.values():
+        assert place.games
+        assert place.games <= set(GAMES)
+        assert place.proves <= set(Proof)
 
 
 @each_driver
@@ -51,7 +53,7 @@ def test_each_framing_starts_empty(driver: DriverSpec) -> None:
     one, other = driver.framing(), driver.framing()
     assert one is not other
     one.feed(b"half a li")
-    assert other.feed(b"x\r\n") == LineDecoder().feed(b"x\r\n")
+    assert other.feed(b"x\r\n") == driver.framing().feed(b"x\r\n")
 
 
 def _protocol(driver: DriverSpec, role: str) -> DeviceProtocol:

@@ -13,8 +13,9 @@ from tests.support.odds_lines import HELLO, KEY, PERIOD_MS, SERIAL, Host, answer
 from dollyd.daemon.core.events import DeviceReady, DeviceTrouble, OddsDrawn
 from dollyd.daemon.core.stamp import Stamp
 from dollyd.drivers.framing import BadFrame
+from dollyd.drivers.protocols.odds_monitor import ONES_IN_A_ROW_MAX, TWOS_IN_A_ROW_MAX
 from dollyd.drivers.protocols.tlp import protocol
-from dollyd.drivers.protocols.tlp_odds_box import ONES_IN_A_ROW_MAX, TWOS_IN_A_ROW_MAX, mac
+from dollyd.drivers.protocols.tlp_odds_box import mac
 from dollyd.drivers.spec import DeviceSetup, Status
 
 NONCE = "9C0D4E7A11B2F00D"
@@ -200,7 +201,7 @@ def test_a_generator_stuck_on_table_2_is_out_of_order() -> None:
     assert host.tables == [2] * (TWOS_IN_A_ROW_MAX - 1)
     assert host.causes == ["stuck"]
     assert host.protocol.status is Status.FAULT
-    assert host.draw(99, "1", 99).causes[-1] == "box is stuck on one table"
+    assert host.draw(99, "1", 99).causes[-1] == "box is stuck"
 
 
 def test_a_generator_stuck_on_table_1_is_out_of_order() -> None:
@@ -277,6 +278,12 @@ def test_another_box_is_the_wrong_device(hello: tuple[str, ...]) -> None:
     assert host.of(DeviceReady) == []
     assert host.hear(STA).protocol.status is Status.WRONG_DEVICE
     assert host.hear(sentence("HEL", 1, *HELLO)).protocol.status is Status.READY
+
+
+def test_a_fault_of_another_box_does_not_make_it_ours() -> None:
+    setup = DeviceSetup("odds", "odds", secret=KEY, expect={"serial": "OTHER"})
+    host = Host(setup).open_ready().hear(sentence("FLT", 7, "", "02", "TEXT"))
+    assert host.protocol.status is Status.WRONG_DEVICE
 
 
 def test_a_box_without_a_serial_number_is_the_wrong_device_and_the_cause_says_so() -> None:

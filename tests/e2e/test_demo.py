@@ -7,14 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.support.broker import find_mosquitto
 
-from dollyd.simulators.demo.checks import EXPECTATIONS
+from dollyd.simulators.demo import checks, pit_checks
 
 pytestmark = pytest.mark.slow
 
@@ -49,35 +49,44 @@ def await_play(process: subprocess.Popen[str]) -> None:
     pytest.fail("the demo ended before its first result")
 
 
+ROULETTE = ("odds table 1", "odds table 2", "VOID by rule", "UNRESOLVED", "the broker is dead", "6. Proof")
+EVERY_GAME = ("symbol", "in cup", "in phase point", "throw REJECTED by rule", "VOID by rule", "2. Proof")
+SHOWS = {
+    "roulette": (("--broker", "embedded"), checks.EXPECTATIONS, ROULETTE),
+    "every-game": (("--broker", "mosquitto", "--all"), pit_checks.EXPECTATIONS, EVERY_GAME),
+}
+"""Arguments, what is promised, and words that must be among the lines."""
+
+
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("broker", ["mosquitto", "embedded"])
-def test_demo_sees_all_that_it_promises(tmp_path: Path, broker: str) -> None:
-    if broker == "mosquitto":
-        find_mosquitto()
-    with demo(tmp_path, "--broker", broker) as process:
-        output, _ = process.communicate(timeout=200)
-    assert process.returncode == 0, output
-    assert output.count("✓") == len(EXPECTATIONS)
-    assert "✗" not in output
-    assert "\x1b" not in output
-    for line in (
-        "odds table 1",
-        "odds table 2",
-        "VOID by rule",
-        "UNRESOLVED",
-        "the broker is dead",
-        "6. Proof",
-    ):
-        assert line in output
-    assert list(tmp_path.iterdir()) == []
+def test_demos_see_all_that_they_promise(tmp_path: Path) -> None:
+    """Side by side, for they wait most of their time."""
+    find_mosquitto()
+    with ExitStack() as stack:
+        running = {}
+        for name, (arguments, _, _) in SHOWS.items():
+            (tmp_path / name).mkdir()
+            running[name] = stack.enter_context(demo(tmp_path / name, *arguments))
+        for name, (_, expectations, words) in SHOWS.items():
+            output, _ = running[name].communicate(timeout=200)
+            assert running[name].returncode == 0, output
+            assert output.count("✓") == len(expectations)
+            assert "✗" not in output
+            assert "\x1b" not in output
+            assert [word for word in words if word not in output] == []
+            assert list((tmp_path / name).iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
-    with demo(tmp_path, "--broker", "embedded") as process:
+@pytest.mark.parametrize(
+    ("number", "arguments", "processes"), [(signal.SIGINT, (), 4), (signal.SIGTERM, ("--all",), 2)]
+)
+def test_an_interrupted_demo_leaves_nothing_behind(
+    tmp_path: Path, number: signal.Signals, arguments: tuple[str, ...], processes: int
+) -> None:
+    with demo(tmp_path, "--broker", "embedded", *arguments) as process:
         await_play(process)
         children = psutil.Process(process.pid).children(recursive=True)
-        assert len(children) == 4
+        assert len(children) == processes
         process.send_signal(number)
         assert process.wait(10) == 130
     await_all_gone(children)

@@ -69,7 +69,7 @@ async def test_b29_what_was_journaled_while_the_broker_was_down_survives_a_kill(
     verified(installation)
 
 
-async def test_a_long_outage_of_the_broker_costs_no_record(
+async def test_t61_a_long_outage_of_the_broker_costs_no_record(
     broker: Mosquitto, installation: Installation, table: SimulatedTable, daemon: Daemon, consumer: Consumer
 ) -> None:
     await playing(table, consumer)

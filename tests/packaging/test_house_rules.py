@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dollyd.daemon.cli import application
-from dollyd.daemon.core.events import DeviceEvent, Reading
+from dollyd.daemon.core.events import Reading, Spoken
 from dollyd.daemon.core.stamp import Stamp
 from dollyd.drivers.framing import Frame
 from dollyd.drivers.spec import DeviceProtocol, DeviceSetup
@@ -144,7 +144,7 @@ def commands(program: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def test_make_targets_that_are_named_exist() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {word for _, words in commands("make") for word in words if "=" not in word}
     assert {"demo", "test"} <= named
     assert named - targets == set()
@@ -226,10 +226,10 @@ def test_the_driver_of_the_walk_through_is_a_driver() -> None:
     assert [event.value for event in heard if isinstance(event, Reading)] == [("23",)]
 
 
-def hear(protocol: Callable[[DeviceSetup], DeviceProtocol], lines: list[str]) -> list[DeviceEvent]:
+def hear(protocol: Callable[[DeviceSetup], DeviceProtocol], lines: list[str]) -> list[Spoken]:
     """What a protocol says of lines, taken apart and put together through JSON between any two."""
     setup = DeviceSetup("ball", "ball", tuple(str(number) for number in range(37)))
-    ear, events = protocol(setup), list[DeviceEvent]()
+    ear, events = protocol(setup), list[Spoken]()
     ear.opened(Stamp(1, 1))
     for number, line in enumerate(lines, 2):
         following = protocol(setup)

@@ -14,11 +14,12 @@ from rich.console import Console, ConsoleDimensions
 from tests.support.chains import ChainMaker, signer
 
 from dollyd.daemon.core.record import FINAL_KINDS, Kind
-from dollyd.simulators.demo import broker
-from dollyd.simulators.demo.checks import EXPECTATIONS, Seen, judge
+from dollyd.simulators.demo import broker, evidence
+from dollyd.simulators.demo.checks import EXPECTATIONS, Games
 from dollyd.simulators.demo.display import LiveDisplay, PlainDisplay, View, picture, words
+from dollyd.simulators.demo.evidence import Finding, Seen
 from dollyd.simulators.demo.performance import EXIT_MISSING, EXIT_SEEN, report
-from dollyd.simulators.demo.stage import Game
+from dollyd.simulators.demo.roulette import Game
 
 COLOURS = {"0": "green", "17": "black", "32": "red"}
 
@@ -69,11 +70,15 @@ def chain(story: list[tuple[Kind, int, dict[str, Any]]]) -> tuple[bytes, ...]:
     return tuple(maker.envelopes)
 
 
-def seen(story: list[tuple[Kind, int, dict[str, Any]]] = STORY, **changes: Any) -> Seen:
+def seen(story: list[tuple[Kind, int, dict[str, Any]]] = STORY, **changes: Any) -> Seen[Games]:
     records = chain(story)
     keys = msgspec.json.encode({"keys": [signer().jwk]})
-    whole = Seen(GAMES, records, 0, records, keys, 0, "good")
+    whole = Seen[Games](GAMES, records, 0, records, keys, 0, "good", "derived")
     return replace(whole, **changes)
+
+
+def judge(evidence_of: Seen[Games]) -> list[Finding]:
+    return evidence.judge(evidence_of, EXPECTATIONS)
 
 
 def without(number: int) -> list[tuple[Kind, int, dict[str, Any]]]:
@@ -85,7 +90,7 @@ def test_everything_seen_is_success() -> None:
     assert len(judge(seen())) == len(EXPECTATIONS)
 
 
-BREAKS: dict[str, tuple[Callable[[], Seen], str]] = {
+BREAKS: dict[str, tuple[Callable[[], Seen[Games]], str]] = {
     "no table 2": (lambda: seen([*STORY[:3], (Kind.RESULT, 2, result(2, "32")), *STORY[4:]]), "odds table 2"),
     "no relaunch": (lambda: seen(without(2)), "no incident `relaunch`"),
     "relaunch without result": (lambda: seen(without(3)), "had no result"),
@@ -107,6 +112,7 @@ BREAKS: dict[str, tuple[Callable[[], Seen], str]] = {
     "nothing at all": (lambda: seen(received=(), journal=()), "no record"),
     "daemon failed": (lambda: seen(daemon_exit=1), "exit 1"),
     "journal not good": (lambda: seen(verified=""), "no"),
+    "decisions differ": (lambda: seen(replayed=""), "no"),
     "other key": (
         lambda: seen(keys=msgspec.json.encode({"keys": [signer(2).jwk]})),
         "record 1",
@@ -132,9 +138,9 @@ def test_a_changed_signature_is_found_by_the_second_library() -> None:
 
 
 def test_report_prints_every_promise_and_gives_the_exit_code() -> None:
-    def told(evidence: Seen) -> tuple[int, str]:
+    def told(told_by: Seen[Games]) -> tuple[int, str]:
         out = io.StringIO()
-        return report(judge(evidence), Console(file=out, width=200)), out.getvalue()
+        return report(judge(told_by), Console(file=out, width=200)), out.getvalue()
 
     code, text = told(seen())
     assert code == EXIT_SEEN

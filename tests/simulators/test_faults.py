@@ -13,6 +13,7 @@ from tests.simulators.wheels import Heard, listen, states, wheel_with
 
 from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.faults import FAULTS, Switchboard, names
+from dollyd.simulators.kinds import KINDS
 from dollyd.simulators.line import Line, LineCutter
 from dollyd.simulators.ss2 import COMPACT, Ss2Options, Ss2Wheel
 from dollyd.simulators.ss2.strikes import IN_NO_MORE_BETS
@@ -47,7 +48,7 @@ def flags_by_state(heard: list[Heard]) -> dict[str, set[str]]:
 
 def test_table_names_a_device_and_an_entry_of_the_list() -> None:
     for name, fault in FAULTS.items():
-        assert fault.device in {"ss2", "odds-box", "line"}, name
+        assert fault.device in {*KINDS, "line", "tlp", "tlp-game", "tlp-count", "generator"}, name
         assert fault.entries, name
         assert all(1 <= entry <= 53 for entry in fault.entries), name
         assert fault.summary, name

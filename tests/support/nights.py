@@ -10,7 +10,7 @@ from random import Random
 from tests.support.simulated import PERIOD_NS, SimulatedTable
 from tests.support.tables import ODDS_BOX, WHEEL
 
-from dollyd.daemon.core.events import DeviceEvent, DeviceTrouble, TableClosed, VoidDeclared
+from dollyd.daemon.core.events import DeviceTrouble, Spoken, TableClosed, VoidDeclared
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.engine import NewRecord, house
 from dollyd.simulators import faults
@@ -120,7 +120,7 @@ class Night:
     def _void(self) -> None:
         self.table.feed(house(VoidDeclared("d1", "dealer", "cannot be known"), self.table.at()))
 
-    def _technician(self, event: DeviceEvent) -> None:
+    def _technician(self, event: Spoken) -> None:
         if isinstance(event, DeviceTrouble) and event.device == ODDS_BOX and event.status == "fault":
             self.table.after(20, lambda: self.table.box.power_off(self.table.now_ns))
             self.table.after(30, lambda: self.table.box.power_on(self.table.now_ns))

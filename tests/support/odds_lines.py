@@ -7,7 +7,7 @@ import hmac
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from dollyd.daemon.core.events import DeviceEvent, OddsDrawn, OddsFailed
+from dollyd.daemon.core.events import OddsDrawn, OddsFailed, Spoken
 from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.drivers.framing import Frame
 from dollyd.drivers.protocols.tlp_odds_box import OddsBoxProtocol
@@ -43,7 +43,7 @@ class Host:
 
     setup: DeviceSetup = field(default_factory=lambda: DeviceSetup("odds", "odds", secret=KEY))
     now_ms: float = 1_000_000
-    events: list[DeviceEvent] = field(default_factory=list)
+    events: list[Spoken] = field(default_factory=list)
     sent: list[Sentence] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from random import Random
 
 from tests.support.tables import ODDS_BOX, WHEEL, make_setup
 
-from dollyd.daemon.core.events import DeviceEvent, TableOpened
+from dollyd.daemon.core.events import Spoken, TableOpened
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, Stamp
 from dollyd.daemon.core.state import Setup
@@ -64,7 +64,7 @@ class SimulatedTable:
         self.records: list[NewRecord] = []
         self.most_lines = 0
         self.on_record: Callable[[NewRecord], None] = lambda _: None
-        self.on_event: Callable[[DeviceEvent], None] = lambda _: None
+        self.on_event: Callable[[Spoken], None] = lambda _: None
         self._nonces = Random(rng.random())
         self._later: list[tuple[int, Callable[[], None]]] = []
 

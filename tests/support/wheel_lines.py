@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any, TypeVar
 
-from dollyd.daemon.core.events import DeviceEvent, DrawFacts, GameEnded, GameStarted, Reading
-from dollyd.daemon.core.games import GAMES
-from dollyd.daemon.core.record import Stakes
-from dollyd.daemon.core.rulebook import parse_layout, parse_profile, parse_rulebook
+from tests.support.tables import make_setup
+
+from dollyd.daemon.core.events import DrawFacts, GameEnded, GameStarted, Reading, Spoken
 from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.daemon.core.state import Bound, Setup
 from dollyd.drivers.framing import BadFrame, Frame
@@ -89,7 +87,7 @@ class Ear:
 
     setup: DeviceSetup = field(default_factory=device_setup)
     now_ms: float = 1_000_000
-    events: list[DeviceEvent] = field(default_factory=list)
+    events: list[Spoken] = field(default_factory=list)
     sent: list[tuple[float, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -171,29 +169,5 @@ class Ear:
 
 def table_setup(drivers: Iterable[tuple[str, str, str]] = ((WHEEL, "cammegh-ss2", "wheel"),)) -> Setup:
     """A European roulette, variant C of the shipped rules; devices as (name, driver, role)."""
-    config = files("dollyd").joinpath("config")
-    rulebook, book_name = parse_rulebook(
-        config.joinpath("rulebooks", "fi-ray-2013-roulette.toml").read_bytes()
-    )
-    profile, profile_name = parse_profile(config.joinpath("profiles", "fi-ray-2013.toml").read_bytes())
-    variant = rulebook.variants["C"]
-    return Setup(
-        table="r1",
-        game=GAMES["roulette"],
-        variant_name="C",
-        variant=variant,
-        layout=parse_layout(config.joinpath("layouts", f"{variant.layout}.toml").read_bytes()),
-        rulebook=book_name,
-        profile=profile_name,
-        rules=profile.games["roulette"],
-        zero_rule="lose",
-        quarters=False,
-        stakes=Stakes(minimum=100, maximum=10_000, currency="EUR"),
-        devices=tuple(Bound(*device) for device in drivers),
-        confirm="auto",
-        hold_ms=0,
-        odds_timeout_ms=5_000,
-        draw_timeout_ms=120_000,
-        unresolved_void_ms=0,
-        gaming_date=lambda _utc_ns: "2026-11-29",
-    )
+    devices = tuple(Bound(*device) for device in drivers)
+    return make_setup("C", table="r1", devices=devices, gaming_date=lambda _utc_ns: "2026-11-29")

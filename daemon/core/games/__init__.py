@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from dollyd.daemon.core.games import roulette
+from dollyd.daemon.core.games.boule import BOULE
+from dollyd.daemon.core.games.craps import CRAPS
+from dollyd.daemon.core.games.money_wheel import MONEY_WHEEL
+from dollyd.daemon.core.games.roulette import ROULETTE
+from dollyd.daemon.core.games.sic_bo import SIC_BO
 from dollyd.daemon.core.games.spec import Game
+from dollyd.daemon.core.games.tuplanoppa import TUPLANOPPA
 
 GAMES: dict[str, Game] = {
-    "roulette": roulette.ROULETTE,
+    "roulette": ROULETTE,
+    "boule": BOULE,
+    "money-wheel": MONEY_WHEEL,
+    "tuplanoppa": TUPLANOPPA,
+    "sic-bo": SIC_BO,
+    "craps": CRAPS,
 }

@@ -5,10 +5,69 @@ Pockets are texts: `0` and `00` are different outcomes, as integers they would b
 
 from __future__ import annotations
 
-from dollyd.daemon.core.games.spec import Game, Outcome
-from dollyd.daemon.core.rulebook import Layout, Variant
+from typing import Literal
+
+import msgspec
+
+from dollyd.daemon.core.games.spec import (
+    Drawn,
+    Game,
+    Memory,
+    Outcome,
+    Value,
+    fits,
+    no_seats,
+    no_shooter,
+)
+from dollyd.daemon.core.rulebook import RuleText, RuleTextError, parse
 
 ZEROS = frozenset({"0", "00"})
+
+
+class Variant(RuleText, frozen=True):
+    """One version: odds n to 1 by bet, and what zero does to simple chances."""
+
+    layout: str
+    zero_rules: tuple[Literal["lose", "half", "prison", "both"], ...]
+    """Which are possible; where there is more than one, the table's instructions name it."""
+    odds: dict[str, int]
+    odds_table_2: dict[str, int] = msgspec.field(default_factory=dict)
+    odds_table_2_one_in: int = 0
+    counts_zeros: bool = False
+    """The record carries how many zeros came in a row (imprisoned stakes, rulebook 2.9)."""
+
+    def __post_init__(self) -> None:
+        """What one key says of another. Raises ValueError, which the parser reports with its place."""
+        if bool(self.odds_table_2) != (self.odds_table_2_one_in > 0):
+            raise ValueError("odds_table_2 and odds_table_2_one_in go together")
+        if not self.zero_rules:
+            raise ValueError("zero_rules: at least one rule")
+
+
+class Layout(RuleText, frozen=True):
+    """Where the pockets lie, clockwise, and which numbers are red."""
+
+    id: str
+    clockwise: tuple[str, ...]
+    red: frozenset[int]
+
+
+def parse_layout(data: bytes) -> Layout:
+    """Parse and check a wheel: each pocket once, every number 1-36, 18 red (rulebook section 10).
+
+    Raises `RuleTextError`.
+    """
+    layout = parse(data, Layout)
+    pockets = list(layout.clockwise)
+    doubled = sorted({pocket for pocket in pockets if pockets.count(pocket) > 1})
+    if doubled:
+        raise RuleTextError(f"clockwise: pocket {doubled[0]} occurs more than once")
+    zeros = {"0"} if len(pockets) == 37 else {"0", "00"}
+    if set(pockets) != zeros | {str(number) for number in range(1, 37)}:
+        raise RuleTextError("clockwise: must hold 1 to 36 and 0, or 0 and 00, each once")
+    if len(layout.red) != 18 or not layout.red <= set(range(1, 37)):
+        raise RuleTextError("red: must name 18 of the numbers 1 to 36")
+    return layout
 
 
 def _range_of(number: int, width: int) -> str:
@@ -17,53 +76,64 @@ def _range_of(number: int, width: int) -> str:
     return f"{first}-{first + width - 1}"
 
 
-def outcome(layout: Layout, value: tuple[str, ...], quarters: bool) -> Outcome:
+def outcome(drawn: Drawn) -> Outcome:
     """All attributes of one pocket; zero has none of the simple chances and is not even."""
-    (pocket,) = value
-    index = layout.clockwise.index(pocket)
+    (pocket,) = drawn.value
+    layout: Layout = drawn.layout
+    fields: Outcome = {"pocket": pocket, "wheel_index": layout.clockwise.index(pocket)}
     if pocket in ZEROS:
-        fields: Outcome = {
-            "pocket": pocket,
-            "wheel_index": index,
-            "colour": "green",
-            "parity": "none",
-            "half": "none",
-            "dozen": "none",
-            "column": "none",
-            "street": "none",
+        fields |= dict.fromkeys(("parity", "half", "dozen", "column", "street"), "none") | {"colour": "green"}
+    else:
+        number = int(pocket)
+        fields |= {
+            "colour": "red" if number in layout.red else "black",
+            "parity": "odd" if number % 2 else "even",
+            "half": _range_of(number, 18),
+            "dozen": _range_of(number, 12),
+            "column": str((number - 1) % 3 + 1),
+            "street": _range_of(number, 3),
         }
-        return fields | ({"quarter": "none"} if quarters else {})
-    number = int(pocket)
-    fields = {
-        "pocket": pocket,
-        "wheel_index": index,
-        "colour": "red" if number in layout.red else "black",
-        "parity": "odd" if number % 2 else "even",
-        "half": _range_of(number, 18),
-        "dozen": _range_of(number, 12),
-        "column": str((number - 1) % 3 + 1),
-        "street": _range_of(number, 3),
-    }
-    return fields | ({"quarter": _range_of(number, 9)} if quarters else {})
+    if drawn.quarters:
+        fields["quarter"] = "none" if pocket in ZEROS else _range_of(int(pocket), 9)
+    if drawn.variant.counts_zeros:
+        before = int(dict(drawn.memory).get("zeros", "0"))
+        fields["zeros_in_a_row"] = before + 1 if pocket in ZEROS else 0
+    return fields
 
 
-def _values(layout: Layout) -> tuple[str, ...]:
-    return layout.clockwise
+def _after(outcome: Outcome) -> Memory:
+    return (("zeros", str(outcome["zeros_in_a_row"])),) if "zeros_in_a_row" in outcome else ()
+
+
+def _values(layout: Layout) -> tuple[Value, ...]:
+    return tuple((pocket,) for pocket in layout.clockwise)
+
+
+def _shipped_layout(variant: Variant) -> str:
+    return variant.layout
+
+
+def _zero_rules(variant: Variant) -> tuple[str, ...]:
+    return variant.zero_rules
 
 
 def _needs_odds_table(variant: Variant) -> bool:
     return variant.odds_table_2_one_in > 0
 
 
-def _is_zero(value: tuple[str, ...]) -> bool:
-    return value[0] in ZEROS
-
-
 ROULETTE = Game(
     name="roulette",
     roles=frozenset({"wheel"}),
+    variant=Variant,
+    layout=parse_layout,
+    shipped_layout=_shipped_layout,
+    check=fits,
     values=_values,
     outcome=outcome,
+    after=_after,
     needs_odds_table=_needs_odds_table,
-    is_zero=_is_zero,
+    zero_rules=_zero_rules,
+    seated=no_seats,
+    declined=no_shooter,
+    throws=False,
 )

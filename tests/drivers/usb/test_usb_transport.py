@@ -390,3 +390,16 @@ def test_port_text_that_means_nothing_is_refused(text: str, problem: str) -> Non
     with pytest.raises(ValueError) as caught:  # noqa: PT011  the text is compared below, without escapes
         parse_usb(text)
     assert problem in str(caught.value)
+    assert problem in str(caught.value)
+
+
+async def test_an_endless_stream_is_read_at_the_pace_that_was_set(gadget: Gadget, bus: SimulatedUsb) -> None:
+    gadget.marks_ends = False
+    gadget.write(bytes(64 * 1000))
+    line = Line(bus, pause_ms=20)
+    await line.start()
+    await asyncio.sleep(0.3)
+    assert 5 <= len(line.chunks) <= 16
+    started = time.monotonic()
+    await line.end()
+    assert time.monotonic() - started < 0.1, "a pause does not hold up the end"

@@ -1,0 +1,30 @@
+"""What the core asks its caller to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dollyd.daemon.core.record import Body, Kind
+from dollyd.daemon.core.state import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Write this record. `captured`: its evidence carries the digest of the raw capture."""
+
+    kind: Kind
+    round: int
+    body: Body
+    captured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AskOdds:
+    """Have the odds table of this round drawn."""
+
+    round: int
+
+
+Effect: TypeAlias = Emit | AskOdds
+Stepped: TypeAlias = tuple[Table, tuple[Effect, ...]]

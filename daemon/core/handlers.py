@@ -1,0 +1,351 @@
+"""What each event does to a table: facts are noted, with their times. What they amount to is judged after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from dollyd.daemon.core import decision
+from dollyd.daemon.core.changes import (
+    ended,
+    missing,
+    open_round,
+    round_number,
+    view,
+    with_defect,
+    with_round,
+    with_view,
+    with_witness,
+)
+from dollyd.daemon.core.effects import AskOdds, Effect, Emit, Stepped
+from dollyd.daemon.core.events import (
+    BetsClosed,
+    ClockStepped,
+    Confirmed,
+    Defect,
+    DeviceReady,
+    DeviceTrouble,
+    DrawStarted,
+    DrawUpdate,
+    Ending,
+    GameEnded,
+    GameStarted,
+    Inspected,
+    Observed,
+    OddsDrawn,
+    OddsFailed,
+    Permitted,
+    Reading,
+    ReadingContradicted,
+    Restarted,
+    Seated,
+    ShooterDeclined,
+    TableClosed,
+    TableOpened,
+    ThrowRejected,
+    Tick,
+    VoidDeclared,
+)
+from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.stamp import Stamp
+from dollyd.daemon.core.state import Betting, Declared, Draw, Mark, Setup, Table, WitnessState
+
+
+def _incident(table: Table, what: str, text: str, device: str = "", **details: str) -> Emit:
+    return Emit(Kind.INCIDENT, round_number(table), decision.incident(what, text, device, details))
+
+
+def _of_another_round(
+    table: Table, event: BetsClosed | VoidDeclared | Confirmed | Permitted | ThrowRejected
+) -> bool:
+    """Whether a person meant another round than the one in progress, or the next where there is none."""
+    return event.round not in (0, table.round.number if table.round else table.number + 1)
+
+
+def _order_refused(table: Table, what: str, by: str, meant: int) -> Stepped:
+    text = f"meant for round {meant}, which is not in progress"
+    return table, (_incident(table, f"{what}-refused", text, by=by),)
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def _table_opened(setup: Setup, table: Table, event: TableOpened, at: Stamp) -> Stepped:
+    body = decision.session(setup, "opened", event.by, at, at)
+    return replace(table, open=True, opened_at=at), (Emit(Kind.SESSION, 0, body),)
+
+
+def _table_closed(setup: Setup, table: Table, event: TableClosed, at: Stamp) -> Stepped:
+    body = decision.session(setup, "closed", event.by, table.opened_at or at, at)
+    return replace(table, open=False, opened_at=None), (Emit(Kind.SESSION, 0, body),)
+
+
+def _restarted(setup: Setup, table: Table, event: Restarted, at: Stamp) -> Stepped:
+    effects: list[Effect] = [Emit(Kind.GAP, 0, decision.downtime(event.down_since_utc))]
+    if table.open:
+        table = replace(table, opened_at=table.opened_at or at)
+        body = decision.session(setup, "resumed", "dollyd", table.opened_at or at, at)
+        effects.append(Emit(Kind.SESSION, 0, body))
+    if table.round and table.round.unresolved:
+        # The wait for people, or for the profile's limit, begins anew: monotonic time did.
+        table = with_round(table, unresolved=replace(table.round.unresolved, at=at))
+    return with_round(table, interrupted=True), tuple(effects)
+
+
+def _inspected(_setup: Setup, table: Table, event: Inspected, _at: Stamp) -> Stepped:
+    if not table.inspection:
+        return table, ()
+    text = f"inspected and found good after {table.inspection}"
+    return replace(table, inspection=""), (_incident(table, "inspected", text, by=event.by),)
+
+
+# --- devices -------------------------------------------------------------------------------------
+
+
+def _device_ready(_setup: Setup, table: Table, event: DeviceReady, _at: Stamp) -> Stepped:
+    before = view(table, event.device)
+    identity = event.identity or before.identity
+    table = with_view(table, replace(before, status="ready", cause="", identity=identity))
+    if before.status in ("init", "ready"):
+        return table, ()
+    return table, (_incident(table, "device-back", f"after {before.status}", event.device),)
+
+
+def _device_trouble(_setup: Setup, table: Table, event: DeviceTrouble, _at: Stamp) -> Stepped:
+    before = view(table, event.device)
+    table = with_view(table, replace(before, status=event.status, cause=event.cause))
+    if before.status == event.status:
+        return table, ()
+    return table, (_incident(table, f"device-{event.status}", event.cause, event.device),)
+
+
+def _game_started(setup: Setup, table: Table, event: GameStarted, at: Stamp) -> Stepped:
+    current = table.round
+    if event.game.device not in (*setup.witnesses, *setup.supporters):
+        return table, ()
+    if current is None and not event.joined and not event.told_at_end and not table.inspection:
+        return open_round(setup, table, (WitnessState(event.game),), at)
+    if current and not current.unresolved and not event.joined:
+        if all(w.game.device != event.game.device for w in current.witnesses):
+            return with_round(table, witnesses=(*current.witnesses, WitnessState(event.game))), ()
+        # The device is in a new game while the round waits: for the old one (lines were lost), or for the
+        # odds table or the dealer. The new game has no round either way.
+        table = ended(table, event.game.device, Ending.SUPERSEDED)
+    return missing(table, event.game), ()
+
+
+def _draw_started(setup: Setup, table: Table, event: DrawStarted, at: Stamp) -> Stepped:
+    current = table.round
+    if current is None or current.witness(event.game) is None or current.draw is not Draw.NOT_STARTED:
+        return table, ()
+    effects: tuple[Effect, ...] = ()
+    if current.betting is Betting.OPEN and setup.rules.bets_close == "draw-start":
+        table, effects = _close_bets(setup, table, "draw-start", at)
+    elif current.betting is Betting.OPEN and setup.rules.nmb_before_draw == "required":
+        table = with_round(table, early_draw=True)
+        effects = (_incident(table, "order-violation", "the draw started before no more bets"),)
+    return with_round(table, draw=Draw.MOVING, draw_started=at), effects
+
+
+def _draw_update(_setup: Setup, table: Table, event: DrawUpdate, _at: Stamp) -> Stepped:
+    before = table.round.witness(event.game) if table.round else None
+    if before is None:
+        return table, ()
+    effects: tuple[Effect, ...] = ()
+    if event.facts.relaunches > before.facts.relaunches:
+        text = "the launch of the ball failed and is tried again"
+        effects = (_incident(table, "relaunch", text, event.game.device),)
+    return with_witness(table, replace(before, facts=event.facts)), effects
+
+
+def _reading(setup: Setup, table: Table, event: Reading, at: Stamp) -> Stepped:
+    current = table.round
+    before = current.witness(event.game) if current else None
+    if current is None or before is None:
+        return table, ()
+    value, facts = event.value, event.facts
+    if value and value not in setup.game.values(setup.layout):
+        facts = with_defect(facts, Defect.NOT_ON_WHEEL)
+    if before.value and before.value != value:
+        facts = with_defect(facts, Defect.NUMBER_CHANGED)
+        value = before.value
+    table = with_witness(table, replace(before, value=value, facts=facts))
+    table = with_round(table, first_reading=current.first_reading or at)
+    read = {w.game.device for w in table.round.witnesses if w.value} if table.round else set()
+    if current.draw is not Draw.AT_REST and read >= set(setup.witnesses):
+        table = with_round(table, draw=Draw.AT_REST, at_rest=at)
+    return table, ()
+
+
+def _observed(_setup: Setup, table: Table, event: Observed, _at: Stamp) -> Stepped:
+    before = table.round.witness(event.game) if table.round else None
+    if before is None:
+        return table, ()
+    return with_witness(table, replace(before, facts=event.facts, observed=True)), ()
+
+
+def _game_ended(_setup: Setup, table: Table, event: GameEnded, _at: Stamp) -> Stepped:
+    before = table.round.witness(event.game) if table.round else None
+    if before is None:
+        return table, ()
+    return with_witness(table, replace(before, facts=event.facts, ending=event.ending)), ()
+
+
+def _reading_contradicted(_setup: Setup, table: Table, event: ReadingContradicted, _at: Stamp) -> Stepped:
+    before = table.round.witness(event.game) if table.round else None
+    if before is not None:  # not final yet: the contradiction decides
+        return with_witness(
+            table, replace(before, facts=with_defect(before.facts, Defect.NUMBER_CHANGED))
+        ), ()
+    if event.game not in table.last_games:
+        return table, ()
+    text = "after its result the device showed another number; the record stands until people correct it"
+    body = decision.incident("result-contradicted", text, event.game.device, {"shown": " ".join(event.value)})
+    last_final = table.number - 1 if table.round else table.number
+    return table, (Emit(Kind.INCIDENT, last_final, body),)
+
+
+# --- bets and odds -------------------------------------------------------------------------------
+
+
+def _bets_closed(setup: Setup, table: Table, event: BetsClosed, at: Stamp) -> Stepped:
+    if _of_another_round(table, event):
+        return _order_refused(table, "no-more-bets", event.by, event.round)
+    opened: tuple[Effect, ...] = ()
+    if table.round is None and event.game is None and not table.inspection:
+        # At a table whose devices do not tell of a round's begin, the announcement does.
+        table, opened = open_round(setup, table, (), at)
+    current = table.round
+    if current is None or current.betting is Betting.CLOSED:
+        return table, opened
+    if event.game is not None and current.witness(event.game) is None:
+        return table, opened
+    table, closed = _close_bets(setup, table, event.by, at)
+    return table, opened + closed
+
+
+def _close_bets(setup: Setup, table: Table, by: str, at: Stamp) -> Stepped:
+    number = round_number(table)
+    table = with_round(table, betting=Betting.CLOSED, bets_closed=Mark(by, at))
+    effects: tuple[Effect, ...] = (Emit(Kind.BETS_CLOSED, number, decision.bets_closed(by, at)),)
+    return table, effects + ((AskOdds(number),) if setup.needs_odds else ())
+
+
+def _odds_drawn(_setup: Setup, table: Table, event: OddsDrawn, at: Stamp) -> Stepped:
+    current = table.round
+    if current is None or event.round != current.number or current.odds or current.odds_failed:
+        return table, ()
+    if current.betting is Betting.OPEN:
+        text = "odds table drawn before no more bets"
+        return with_round(table, odds_early=True), (_incident(table, "order-violation", text, event.device),)
+    return with_round(table, odds=event, odds_at=at), ()
+
+
+def _odds_failed(_setup: Setup, table: Table, event: OddsFailed, _at: Stamp) -> Stepped:
+    current = table.round
+    body = decision.incident("odds-refused", event.cause, event.device, {"round": str(event.round)})
+    if current is None or event.round != current.number:
+        return table, (Emit(Kind.INCIDENT, 0, body),)
+    # An answer that came and was then contradicted is no answer: fail closed.
+    return with_round(table, odds=None, odds_failed=event.cause), (Emit(Kind.INCIDENT, current.number, body),)
+
+
+# --- people --------------------------------------------------------------------------------------
+
+
+def _void_declared(setup: Setup, table: Table, event: VoidDeclared, _at: Stamp) -> Stepped:
+    if _of_another_round(table, event):
+        return _order_refused(table, "void", event.by, event.round)
+    if event.role not in setup.rules.void_declarers:
+        text = f"role {event.role} may not declare a void of this game"
+        return table, (_incident(table, "void-refused", text, by=event.by),)
+    return with_round(table, declared=Declared(event.by, event.role, event.reason)), ()
+
+
+def _confirmed(setup: Setup, table: Table, event: Confirmed, at: Stamp) -> Stepped:
+    if _of_another_round(table, event):
+        return _order_refused(table, "confirmation", event.by, event.round)
+    current = table.round
+    if current and current.betting is Betting.OPEN:
+        text = "bets are still open"
+    elif current and setup.needs_odds and current.odds is None:
+        # Order of rulebook 2.8: no more bets, then the odds table, then the confirmation.
+        text = "the odds table of this round has not been drawn"
+    else:
+        return with_round(table, confirmed=Mark(event.by, at)), ()
+    return table, (_incident(table, "confirmation-refused", text, by=event.by),)
+
+
+def _permitted(_setup: Setup, table: Table, event: Permitted, at: Stamp) -> Stepped:
+    if _of_another_round(table, event):
+        return _order_refused(table, "permission", event.by, event.round)
+    current = table.round
+    if current is None or current.draw is not Draw.NOT_STARTED:
+        return table, ()
+    return with_round(table, throw=replace(current.throw, permitted=Mark(event.by, at))), ()
+
+
+def _throw_rejected(setup: Setup, table: Table, event: ThrowRejected, _at: Stamp) -> Stepped:
+    if _of_another_round(table, event):
+        return _order_refused(table, "rejection", event.by, event.round)
+    current = table.round
+    if current is None or not setup.game.throws or current.draw is Draw.NOT_STARTED:
+        text = "there is no throw to reject"
+        return table, (_incident(table, "rejection-refused", text, by=event.by),)
+    if event.role not in setup.rules.void_declarers:
+        text = f"role {event.role} may not reject a throw of this game"
+        return table, (_incident(table, "rejection-refused", text, by=event.by),)
+    rejected = Declared(event.by, event.role, event.reason)
+    return with_round(table, throw=replace(current.throw, rejected=rejected)), ()
+
+
+def _seated(setup: Setup, table: Table, event: Seated, _at: Stamp) -> Stepped:
+    return replace(table, memory=setup.game.seated(table.memory, event.seats)), ()
+
+
+def _shooter_declined(setup: Setup, table: Table, _event: ShooterDeclined, _at: Stamp) -> Stepped:
+    thrown = table.round is not None and table.round.draw is not Draw.NOT_STARTED
+    if thrown:  # who has thrown cannot decline
+        return table, ()
+    return replace(table, memory=setup.game.declined(table.memory)), ()
+
+
+# --- time ----------------------------------------------------------------------------------------
+
+
+def _clock_stepped(_setup: Setup, table: Table, event: ClockStepped, _at: Stamp) -> Stepped:
+    return table, (Emit(Kind.CLOCK, 0, decision.clock_step(event.step_ns)),)
+
+
+def _tick(_setup: Setup, table: Table, _event: Tick, _at: Stamp) -> Stepped:
+    return table, ()
+
+
+HANDLERS: dict[type, Callable[[Setup, Table, Any, Stamp], Stepped]] = {
+    TableOpened: _table_opened,
+    TableClosed: _table_closed,
+    Restarted: _restarted,
+    Inspected: _inspected,
+    DeviceReady: _device_ready,
+    DeviceTrouble: _device_trouble,
+    GameStarted: _game_started,
+    DrawStarted: _draw_started,
+    DrawUpdate: _draw_update,
+    Reading: _reading,
+    Observed: _observed,
+    GameEnded: _game_ended,
+    ReadingContradicted: _reading_contradicted,
+    BetsClosed: _bets_closed,
+    OddsDrawn: _odds_drawn,
+    OddsFailed: _odds_failed,
+    VoidDeclared: _void_declared,
+    Confirmed: _confirmed,
+    Permitted: _permitted,
+    ThrowRejected: _throw_rejected,
+    Seated: _seated,
+    ShooterDeclined: _shooter_declined,
+    ClockStepped: _clock_stepped,
+    Tick: _tick,
+}
+"""One function an event; `round.ACCEPTS` says in which phases it is called."""

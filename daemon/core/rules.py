@@ -1,0 +1,93 @@
+"""What a rule is, and the case that rules judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dollyd.daemon.core.events import Defect, Flag
+from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
+from dollyd.daemon.core.state import Round, Setup, Table, WitnessState
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A table with a round in progress, at one moment."""
+
+    setup: Setup
+    table: Table
+    now: Stamp
+
+    @property
+    def round(self) -> Round:
+        """The round in progress."""
+        return self.table.round or Round(0)
+
+    def since_ns(self, then: Stamp | None) -> int:
+        """Monotonic time since a fact; -1 where it has not happened."""
+        return self.now.mono_ns - then.mono_ns if then else -1
+
+    def overdue(self, then: Stamp | None, limit_ms: int) -> bool:
+        """Whether a fact lies back for at least so long."""
+        return then is not None and self.since_ns(then) >= limit_ms * NS_PER_MS
+
+    def any(self, test: Callable[[WitnessState], bool]) -> bool:
+        """Whether a witness fits."""
+        return any(test(witness) for witness in self.round.witnesses)
+
+    def flagged(self, *flags: Flag) -> bool:
+        """Whether a witness has shown one of these flags."""
+        return self.any(lambda w: any(flag in w.facts.flags for flag in flags))
+
+    @property
+    def defects(self) -> tuple[Defect, ...]:
+        """Every defect of the evidence."""
+        return tuple(defect for w in self.round.witnesses for defect in w.facts.defects)
+
+    @property
+    def values(self) -> frozenset[tuple[str, ...]]:
+        """Every reading of this draw; more than one is a disagreement."""
+        return frozenset(w.value for w in self.round.witnesses if w.value)
+
+    @property
+    def all_read(self) -> bool:
+        """Whether every device that reads the outcome has read it."""
+        return {w.game.device for w in self.round.witnesses if w.value} >= set(self.setup.witnesses)
+
+    @property
+    def all_heard(self) -> bool:
+        """Whether every witness has said all that it can say, supporting ones included."""
+        observed = {w.game.device for w in self.round.witnesses if w.observed}
+        return self.all_read and observed >= set(self.setup.supporters)
+
+    @property
+    def ball_directions(self) -> frozenset[str]:
+        """Directions of the ball that witnesses saw; more than one is a disagreement."""
+        return frozenset(w.facts.ball_direction for w in self.round.witnesses) - {""}
+
+    @property
+    def wheel_directions(self) -> frozenset[str]:
+        """Directions of the wheel that witnesses saw; more than one is a disagreement."""
+        return frozenset(w.facts.wheel_direction for w in self.round.witnesses) - {""}
+
+    @property
+    def wheel_direction(self) -> str:
+        """Direction of the wheel on which all agree, empty where none saw it."""
+        return min(self.wheel_directions) if len(self.wheel_directions) == 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of a table. `id` is stable and stands in records; `clause` is the text that it carries out."""
+
+    id: str
+    clause: str
+    text: str
+    applies: Callable[[Case], bool]
+    inspect: bool = False
+    """Something must be inspected before the next round."""
+
+
+def first(rules: tuple[Rule, ...], case: Case) -> Rule | None:
+    """The first rule of a table that applies."""
+    return next((rule for rule in rules if rule.applies(case)), None)

@@ -1,0 +1,64 @@
+"""Driver `tlp`, talker BD: a ball detector beside any wheel (tlp-1.md 7).
+
+    $BDSTA,seq,state,game,laps,dir,flags      $BDEVT,seq,game,LAP,n,ms      $BDEVT,seq,game,DROP,laps,dir
+    $BDRES,seq,game,laps,dir,flags
+
+It supports those who read the outcome: it counts laps and sees the direction of the ball, never a number.
+Its game begins with the ball in the rim; laps are counted here, the total in `RES` is the second witness.
+"""
+
+from __future__ import annotations
+
+from dollyd.daemon.core.events import Defect, Flag, Observed, TurnsBasis
+from dollyd.drivers.protocols.tlp_device import whole_of
+from dollyd.drivers.protocols.tlp_game import AT_REST, DIRECTIONS, MOVING, Kind
+from dollyd.drivers.protocols.tlp_games import TlpGames
+from dollyd.drivers.protocols.tlp_sentence import Sentence
+from dollyd.drivers.protocols.tlp_wheel import FLAGS, counts_agree, one_more, with_total
+from dollyd.drivers.spec import DeviceSetup
+
+
+class BallProtocol(TlpGames):
+    """The language of a ball detector without I/O."""
+
+    def __init__(self, setup: DeviceSetup) -> None:
+        super().__init__(setup, Kind("BD", "BALL", (MOVING, AT_REST), 4, FLAGS))
+
+    def _begins_with(self, sentence: Sentence) -> bool:
+        return sentence.field(1) == "LAP"
+
+    def _on_event(self, sentence: Sentence) -> None:
+        attempt = self._own.attempt
+        if attempt is None:
+            return
+        match sentence.field(1):
+            case "LAP":
+                turns_x100 = one_more(attempt.facts.ball_turns_x100)
+                self._learn(turns_basis=TurnsBasis.COUNTED, ball_turns_x100=turns_x100)
+            case "DROP":
+                self._go_to(AT_REST)
+            case _:
+                self.counters["unknown-event"] += 1
+
+    def _on_rest(self, fields: tuple[str, ...]) -> None:
+        _, laps, direction, mask, *_ = (*fields, *("",) * 4)
+        attempt = self._own.attempt
+        if attempt is None:
+            return
+        total, lost = whole_of(laps), bool(self._own.missing)
+        agree = counts_agree(attempt.facts, total, lost=lost)
+        self._change(facts=with_total(attempt.facts, total, lost=lost))
+        if self._confirmed_flags(mask) is None:
+            return
+        if not agree:
+            self._spoil(Defect.COUNTS_DIFFER)
+        self._direction(DIRECTIONS.get(direction, ""))
+        attempt = self._own.attempt
+        if attempt and attempt.open:
+            self._close_with(Observed(attempt.ref, attempt.facts))
+
+    def _direction(self, ball: str) -> None:
+        """It sees the ball; of the rotor it knows only what flag 02 says."""
+        attempt = self._own.attempt
+        same = attempt is not None and Flag.BALL_WITH_ROTOR in attempt.facts.flags
+        self._note(ball_direction=ball, wheel_direction=ball if same else "")

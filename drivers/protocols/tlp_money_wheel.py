@@ -1,0 +1,128 @@
+"""Driver `tlp`, talker MW: a money wheel (tlp-1.md 8).
+
+    $MWSTA,seq,state,game,sector,speed,dir,turns_x100,flags        $MWEVT,seq,game,PASS,sector,ms
+    $MWRES,seq,game,sector,dir,turns_x100,flags
+
+    sector  7 -- 6 -- 5 | 6 -- 7 -- ... -- 12 | 11
+            '-wind-up-'   '--- the turn ---'   '- back-swing
+
+Turns are the longest way in one direction, sector by sector: the back-swing of the clapper does not take from
+it, the wind-up before the release does not add to it (rulebook 4, MW-2 and MW-3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dollyd.daemon.core.events import Defect, Ending, Flag, GameEnded, TurnsBasis
+from dollyd.drivers.protocols.tlp_device import whole_of
+from dollyd.drivers.protocols.tlp_game import (
+    AT_REST,
+    DIRECTIONS,
+    MOVING,
+    PLACE_BETS,
+    FlagTable,
+    Kind,
+    Travel,
+)
+from dollyd.drivers.protocols.tlp_games import TlpGames
+from dollyd.drivers.protocols.tlp_sentence import Sentence
+from dollyd.drivers.spec import DeviceSetup
+
+_REVERSED, _ON_PIN, _MARKS, _RUNAWAY, _TOUCHED, _MOTOR = 0x02, 0x04, 0x08, 0x10, 0x20, 0x40
+
+FLAGS = FlagTable(
+    flags={
+        _ON_PIN: Flag.BETWEEN_SECTORS,
+        _RUNAWAY: Flag.RUNAWAY,
+        _TOUCHED: Flag.TOUCHED,
+        _MOTOR: Flag.DEVICE_FAULT,
+    },
+    doubts={
+        _REVERSED: Defect.ROTOR_REVERSED,
+        _MARKS: Defect.SENSORS_DISAGREE,
+        _RUNAWAY: Defect.ROTOR_OVER_SPEED,
+    },
+    fault=_MOTOR,
+    moving=_REVERSED | _MARKS | _RUNAWAY | _TOUCHED | _MOTOR,
+)
+"""Clause 8.4. Flag 01, too few turns, only informs: the rules decide by the count."""
+
+
+def passed(travel: Travel, sector: int, sectors: int) -> tuple[Travel, bool]:
+    """One more sector came under the pointer, and whether it is the neighbour of the one before.
+
+    The first pass from an unknown place only shows where the wheel stands: it has no direction.
+    """
+    if not travel.sector:
+        return replace(travel, sector=sector), True
+    step = (sector - travel.sector) % sectors
+    neighbour = step in (1, sectors - 1)
+    forward = step == 1 if neighbour else travel.forward
+    run = travel.run + 1 if forward == travel.forward else 1
+    return Travel(sector, forward, run, max(travel.longest, run)), neighbour
+
+
+class MoneyWheelProtocol(TlpGames):
+    """The language of a money wheel without I/O."""
+
+    def __init__(self, setup: DeviceSetup) -> None:
+        super().__init__(setup, Kind("MW", "MONEY", (PLACE_BETS, MOVING, AT_REST), 6, FLAGS))
+        self._sectors = max(1, len(setup.readings))
+
+    def _on_state(self, sentence: Sentence) -> None:
+        """While bets are open the wheel says where it stands."""
+        attempt, sector = self._own.attempt, whole_of(sentence.field(2))
+        if attempt and attempt.state == PLACE_BETS and sector:
+            self._change(travel=Travel(sector=sector))
+
+    def _on_event(self, sentence: Sentence) -> None:
+        attempt, sector = self._own.attempt, whole_of(sentence.field(2))
+        if attempt is None or sentence.field(1) != "PASS":
+            self.counters["unknown-event"] += 1
+            return
+        if sector is None or not 1 <= sector <= self._sectors:
+            self._doubt(Defect.NOT_ON_WHEEL)
+            return
+        travel, neighbour = passed(attempt.travel, sector, self._sectors)
+        if not neighbour and not self._own.missing:
+            self._doubt(Defect.SENSORS_DISAGREE)
+        self._change(travel=travel)
+        self._note(turns_basis=TurnsBasis.COUNTED, wheel_turns_x100=travel.longest * 100 // self._sectors)
+
+    def _on_rest(self, fields: tuple[str, ...]) -> None:
+        _, sector, direction, turns_x100, mask, *_ = (*fields, *("",) * 5)
+        agree = self._count(whole_of(turns_x100))
+        self._note(wheel_direction=DIRECTIONS.get(direction, ""))
+        bits = self._confirmed_flags(mask)
+        if bits is None:
+            return
+        if not agree:
+            self._spoil(Defect.COUNTS_DIFFER)
+        attempt = self._own.attempt
+        if attempt and bits & _ON_PIN:
+            # No sector, and a rule that says what this means: the game has told all.
+            self._close_with(GameEnded(attempt.ref, Ending.SHUT_DOWN, attempt.facts))
+        elif not sector:
+            self._spoil(Defect.UNREAD)
+        elif (sector,) not in self._setup.readings:
+            self._spoil(Defect.NOT_ON_WHEEL)
+        else:
+            self._finish((sector,))
+
+    def _count(self, total_x100: int | None) -> bool:
+        """The host's count stands; the wheel's total must be within one sector of it (MW-4)."""
+        attempt, lost = self._own.attempt, bool(self._own.missing)
+        if attempt is None:
+            return True
+        if attempt.facts.wheel_turns_x100 is None:
+            if total_x100 is not None:
+                self._note(turns_basis=TurnsBasis.REPORTED, wheel_turns_x100=total_x100)
+            return True
+        self._note(turns_lower_bound=lost)
+        if total_x100 is None:
+            return True
+        # In hundredths of a sector; the wheel's total itself may be rounded by a hundredth of a turn.
+        ahead = total_x100 * self._sectors - attempt.travel.longest * 100
+        within = 100 + self._sectors
+        return ahead >= -within and (lost or ahead <= within)

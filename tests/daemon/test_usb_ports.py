@@ -1,0 +1,160 @@
+"""Generators and USB ports in the configuration: what the driver has, what may change, what is refused."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from dollyd.daemon import ports
+from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.ports import check_port
+from dollyd.daemon.settings import DeviceSettings, load
+from dollyd.daemon.table import transport_of
+from dollyd.drivers.transports.serial import SerialTransport
+from dollyd.drivers.transports.usb import UsbTransport
+from dollyd.drivers.transports.usb_port import UsbSettings
+
+EXAMPLE = files("dollyd").joinpath("config", "examples", "roulette-b.toml").read_text()
+ODDS = "tables.roulette-1.devices.odds"
+CHAOSKEY = "usb:1d50:60c6"
+TTY = "/dev/serial/by-id/usb-TrueRNG"
+
+
+def configured(folder: Path, driver: str, port: str, more: str = "") -> Path:
+    """The example with this generator for an odds box."""
+    head = EXAMPLE[: EXAMPLE.index(f"[{ODDS}]")]
+    path = folder / "dollyd.toml"
+    path.write_text(f'{head}[{ODDS}]\ndriver = "{driver}"\nrole = "odds"\nport = "{port}"\n{more}\n')
+    return path
+
+
+def device(folder: Path, driver: str, port: str, more: str = "") -> DeviceSettings:
+    return load(configured(folder, driver, port, more)).tables["roulette-1"].devices["odds"]
+
+
+def test_a_chaoskey_has_its_driver_s_endpoint_and_sizes(tmp_path: Path) -> None:
+    chaoskey = device(tmp_path, "chaoskey", CHAOSKEY)
+    assert chaoskey.usb == UsbSettings(
+        0x1D50, 0x60C6, endpoint_in=0x85, endpoint_out=None, read_bytes=4096, timeout_ms=250, pause_ms=90
+    )
+    assert isinstance(transport_of(chaoskey), UsbTransport)
+
+
+def test_what_the_port_says_goes_before_the_driver(tmp_path: Path) -> None:
+    usb = device(tmp_path, "chaoskey", f"{CHAOSKEY}:serial=in=1:path=1-2:interface=1:in=81:out=01").usb
+    assert usb is not None
+    assert (usb.serial, usb.port_path, usb.interface) == ("in=1", "1-2", 1)
+    assert (usb.endpoint_in, usb.endpoint_out) == (0x81, 0x01)
+
+
+@pytest.mark.parametrize("driver", ["truerng", "onerng"])
+def test_a_generator_on_a_serial_port_needs_no_secret(tmp_path: Path, driver: str) -> None:
+    generator = device(tmp_path, driver, TTY)
+    assert generator.usb is None
+    assert isinstance(transport_of(generator), SerialTransport)
+
+
+@pytest.mark.parametrize(
+    ("driver", "port", "more", "key"),
+    [
+        ("chaoskey", "/dev/ttyACM0", "", "port"),
+        ("chaoskey", "usb:1d50", "", "port"),
+        ("chaoskey", "usb:1d50:60cx", "", "port"),
+        ("chaoskey", f"{CHAOSKEY}:colour=red", "", "port"),
+        ("chaoskey", f"{CHAOSKEY}:in=05", "", "port"),
+        ("chaoskey", CHAOSKEY, "baud = 9600", "baud"),
+        ("chaoskey", CHAOSKEY, "dtr = true", "dtr"),
+        ("chaoskey", CHAOSKEY, "rts = false", "rts"),
+        ("truerng", "usb:04d8:f5fe", "", "port"),
+        ("truerng", TTY, "baud = 300", "baud"),
+        ("truerng", TTY, "baud = 115200", "baud"),
+        ("truerng", TTY, "options = { mode = 1 }", "options.mode"),
+        ("truerng", TTY, 'secret = "x"', "secret"),
+    ],
+)
+def test_a_port_that_can_never_work_is_refused(
+    tmp_path: Path, driver: str, port: str, more: str, key: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(configured(tmp_path, driver, port, more))
+    assert caught.value.key == f"{ODDS}.{key}"
+    assert caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+def test_the_speed_of_a_onerng_may_be_changed_and_that_of_a_truerng_never(tmp_path: Path) -> None:
+    assert device(tmp_path, "onerng", TTY, "baud = 9600").section.baud == 9600
+    with pytest.raises(ConfigError, match="fixed"):
+        device(tmp_path, "truerng", TTY, "baud = 9600")
+
+
+# --- what the kernel has listed --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def usb_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ChaosKey at 1-2.3 beside a hub, as the kernel shows them."""
+    monkeypatch.setattr(ports, "USB_DEVICES", tmp_path / "devices")
+    monkeypatch.setattr(ports, "USB_NODES", tmp_path / "nodes")
+    plug(tmp_path, "1-2", "1d6b", "0002", 2)
+    plug(tmp_path, "1-2.3", "1d50", "60c6", 7, serial="00A1")
+    (tmp_path / "devices" / "1-2.3:1.0").mkdir()
+    (tmp_path / "devices" / "usb1").mkdir()
+    return tmp_path
+
+
+def plug(root: Path, name: str, vid: str, pid: str, number: int, serial: str = "") -> Path:
+    folder = root / "devices" / name
+    folder.mkdir(parents=True)
+    told = {"idVendor": vid, "idProduct": pid, "busnum": "1", "devnum": str(number)}
+    for key, value in (told | ({"serial": serial} if serial else {})).items():
+        (folder / key).write_text(f"{value}\n")
+    node = root / "nodes" / "001" / f"{number:03}"
+    node.parent.mkdir(parents=True, exist_ok=True)
+    node.touch()
+    return node
+
+
+@pytest.mark.parametrize("more", ["", ":serial=00A1", ":path=1-2.3", ":serial=00A1:path=1-2.3"])
+def test_a_usb_device_that_is_plugged_in_passes(usb_tree: Path, more: str) -> None:
+    check_port("f", device(usb_tree, "chaoskey", CHAOSKEY + more), must_exist=True)
+
+
+@pytest.mark.parametrize("more", [":serial=00A2", ":path=1-2", ":path=1-2.4"])
+def test_another_usb_device_is_not_the_one(usb_tree: Path, more: str) -> None:
+    wanted = device(usb_tree, "chaoskey", CHAOSKEY + more)
+    with pytest.raises(ConfigError, match="not plugged in") as caught:
+        check_port("f", wanted, must_exist=True)
+    assert caught.value.key == f"{ODDS}.port"
+    check_port("f", wanted, must_exist=False)
+
+
+def test_two_equal_usb_devices_must_be_told_apart(usb_tree: Path) -> None:
+    plug(usb_tree, "1-4", "1d50", "60c6", 9, serial="00A2")
+    with pytest.raises(ConfigError, match=r"plugged in at 1-2\.3, 1-4; add serial= or path="):
+        check_port("f", device(usb_tree, "chaoskey", CHAOSKEY), must_exist=True)
+    check_port("f", device(usb_tree, "chaoskey", f"{CHAOSKEY}:serial=00A2"), must_exist=True)
+
+
+def test_a_usb_device_without_permission_is_refused(usb_tree: Path) -> None:
+    (usb_tree / "nodes" / "001" / "007").unlink()  # root may read everything; what is not there, nobody
+    with pytest.raises(ConfigError, match="udev"):
+        check_port("f", device(usb_tree, "chaoskey", CHAOSKEY), must_exist=True)
+
+
+def test_without_any_usb_nothing_is_plugged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "USB_DEVICES", tmp_path / "none")
+    with pytest.raises(ConfigError, match="not plugged in"):
+        check_port("f", device(tmp_path, "chaoskey", CHAOSKEY), must_exist=True)
+
+
+def test_a_serial_port_is_checked_as_before(tmp_path: Path) -> None:
+    missing = device(tmp_path, "truerng", str(tmp_path / "none"))
+    check_port("f", missing, must_exist=False)
+    with pytest.raises(ConfigError, match="does not exist"):
+        check_port("f", missing, must_exist=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="not a serial port"):
+        check_port("f", device(tmp_path, "truerng", str(tmp_path / "file")), must_exist=False)
