@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dollyd.daemon.core.events import Defect, Flag
 from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
@@ -17,6 +17,16 @@ class Case:
     setup: Setup
     table: Table
     now: Stamp
+    defects: frozenset[Defect] = field(init=False)
+    """Every defect of the evidence; gathered once, for nearly every rule asks."""
+    flags: frozenset[Flag] = field(init=False)
+    """Every flag that a witness has shown."""
+
+    def __post_init__(self) -> None:
+        witnesses = self.round.witnesses
+        gathered = frozenset(defect for w in witnesses for defect in w.facts.defects)
+        object.__setattr__(self, "defects", gathered)
+        object.__setattr__(self, "flags", frozenset(flag for w in witnesses for flag in w.facts.flags))
 
     @property
     def round(self) -> Round:
@@ -37,12 +47,7 @@ class Case:
 
     def flagged(self, *flags: Flag) -> bool:
         """Whether a witness has shown one of these flags."""
-        return self.any(lambda w: any(flag in w.facts.flags for flag in flags))
-
-    @property
-    def defects(self) -> tuple[Defect, ...]:
-        """Every defect of the evidence."""
-        return tuple(defect for w in self.round.witnesses for defect in w.facts.defects)
+        return not self.flags.isdisjoint(flags)
 
     @property
     def values(self) -> frozenset[tuple[str, ...]]:

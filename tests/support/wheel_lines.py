@@ -66,6 +66,10 @@ class Game:
             said += [self.line(int(state))] * count
         return said
 
+    def hurried(self) -> list[str]:
+        """One line of each state before the number, as of a wheel that is rarely asked: no burst."""
+        return [self.line(state) for state in (2, 3, 4)]
+
     def line(self, state: int, flags: int = 0, rpm_x10: int = 170) -> str:
         """One status line of it."""
         shown = self.pocket if state == 5 else self.before

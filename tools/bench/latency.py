@@ -87,7 +87,7 @@ class Side:
 
     def play(self, game: Game, subscriber: Subscriber) -> None:
         """All of a game but its last line, then, after a pause, the line that makes the result."""
-        self.send(*game.lines("234"), game.pocket.rjust(2))
+        self.send(*game.hurried(), game.pocket.rjust(2))
         subscriber.listen(QUIET_S)
         began_ns = self.send(game.line(5))
         came_ns = subscriber.listen(WAIT_S, self.topic)

@@ -39,7 +39,7 @@ STAGES = (
     ("all", "acknowledged"),
 )
 """Each stage, and the stamp at which it begins; a stage ends where the next begins."""
-PAUSE_S = 0.02
+PAUSE_S = 0.06
 
 T = TypeVar("T")
 
@@ -174,7 +174,7 @@ async def _play(games: int, table: TableRunner, stamps: Stamps) -> None:
     hear(status(6, 1, "8"))
     game = Game(counter=1)
     for number in range(games):
-        hear(*game.lines("234"), game.pocket.rjust(2))
+        hear(*game.hurried(), game.pocket.rjust(2))
         await asyncio.sleep(PAUSE_S)
         stamps.begin()
         stamps.mark("read")
