@@ -36,6 +36,7 @@ from dollyd.daemon.settings import Settings
 from dollyd.daemon.signing import Signer, load_signer
 from dollyd.daemon.table import TableRunner
 from dollyd.daemon.topics import Topics
+from dollyd.daemon.version_change import check_version_change
 from dollyd.daemon.writer import Writer, chain_start
 
 ACK_DEADLINE_S = 10
@@ -210,6 +211,8 @@ class App:
     def _start_tables(self, journal: Journal, writer: Writer) -> None:
         at = self._clock.stamp()
         tails = {name: journal.tail(name) for name in self._tables}
+        for name, tail in tails.items():
+            check_version_change(self._settings.file, self._settings.tables[name], tail)
         for name, tail in tails.items():
             writer.start_chain(name, tail)
             if tail is None:

@@ -117,6 +117,8 @@ class TableSection(_Section, frozen=True):
     """Order of the pockets, cups or sectors: needed where it is measured at the device."""
     quarters: bool = False
     confirm: Literal["auto", "dealer"] = "auto"
+    no_stakes_imprisoned_after_round: NotNegative = 0
+    """An operator has made sure of it: the version may change after this round, though it was a zero."""
     odds_timeout_ms: Positive = 5_000
     draw_timeout_ms: Positive = 120_000
     witness_timeout_ms: Positive = 1_000
@@ -152,6 +154,7 @@ class TableSettings:
 
     setup: Setup
     devices: Mapping[str, DeviceSettings]
+    no_stakes_imprisoned_after_round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +286,7 @@ def _table(config: Path, name: str, tree: Any, date_of: Callable[[int], str]) ->
         gaming_date=date_of,
     )
     _check_proofs(file, key, setup, devices)
-    return TableSettings(setup, devices)
+    return TableSettings(setup, devices, section.no_stakes_imprisoned_after_round)
 
 
 def _device(config: Path, key: str, name: str, tree: Any, rules: TableRules) -> DeviceSettings:
