@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from dollyd.daemon.cli import check, demo, keys, replay, run, verify
+from dollyd.daemon.cli import check, demo, keys, replay, run, settle, verify
 
 application = typer.Typer(
     name="dollyd",
@@ -18,6 +18,7 @@ application.command("check")(check.check)
 application.add_typer(keys.application, name="keys")
 application.command("verify")(verify.verify)
 application.command("replay")(replay.replay)
+application.command("settle")(settle.settle)
 application.command("demo", context_settings=demo.PASS_ON)(demo.demo)
 
 __all__ = ["application"]

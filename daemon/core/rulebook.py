@@ -36,6 +36,8 @@ class Rulebook(RuleText, frozen=True):
     """Parsed by the game: see `variant`."""
     quarter_odds: int = 0
     """Roulette: n to 1 for quarters, which are offered only where the cloth shows them; 0 = never."""
+    rounding: Literal["down", "half-up"] = "down"
+    """How settlement rounds money to the minor unit."""
 
 
 class GameProfile(RuleText, frozen=True):

@@ -8,12 +8,13 @@ import sys
 import time
 
 import structlog
-from tools.bench import latency, stages, startup, throughput
+from tools.bench import latency, settlement, stages, startup, throughput
 from tools.bench.report import show
 
 GAMES = 150
 STAGE_GAMES = 100
 ROUNDS = 600
+BETS = 200_000
 RECORDS, RECORDS_FULL = 100_000, 1_000_000
 
 
@@ -29,6 +30,7 @@ def main() -> int:
     figures = latency.measure(GAMES)
     figures += stages.measure(STAGE_GAMES)
     figures += throughput.measure(ROUNDS)
+    figures += settlement.measure(BETS)
     figures += startup.measure(RECORDS_FULL if full else RECORDS)
     show(figures)
     print(f"took {time.monotonic() - began_s:.0f} s")

@@ -1,0 +1,1 @@
+"""Settlement: every bet of both regulations, paid exactly, from verified records (`settle`)."""

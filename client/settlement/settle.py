@@ -1,0 +1,182 @@
+"""Settles bets by one verified record. Pure: values in, values out, in integer minor units.
+
+    rulebook = load_rulebook("fi-ray-2013-roulette")
+    answers = settle(payload, bets, rulebook)
+
+`payload` is the decoded payload of a record whose signature and place in the chain were checked
+(`dollyd.client.jws`, `dollyd.client.verify`). Nothing here checks them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dollyd.client.settlement.boule import BOULE_BETS
+from dollyd.client.settlement.craps import CRAPS_BETS
+from dollyd.client.settlement.money_wheel import MONEY_WHEEL_BETS
+from dollyd.client.settlement.roulette import ROULETTE_BETS
+from dollyd.client.settlement.rulebooks import LoadedRulebook
+from dollyd.client.settlement.sic_bo import SIC_BO_BETS
+from dollyd.client.settlement.spec import Answer, Bet, GameBets, Round, SettlementError, Verdict
+from dollyd.client.settlement.tuplanoppa import TUPLANOPPA_BETS
+from dollyd.daemon.core.games import GAMES
+from dollyd.daemon.core.record import VERSION, Kind
+from dollyd.daemon.core.rulebook import RuleTextError, convert
+
+BETS: dict[str, GameBets] = {
+    "roulette": ROULETTE_BETS,
+    "boule": BOULE_BETS,
+    "money-wheel": MONEY_WHEEL_BETS,
+    "tuplanoppa": TUPLANOPPA_BETS,
+    "sic-bo": SIC_BO_BETS,
+    "craps": CRAPS_BETS,
+}
+"""How each game's bets are checked and settled."""
+
+
+# --- one record ----------------------------------------------------------------------------------
+
+
+def settle(record_payload: Mapping[str, Any], bets: Iterable[Bet], rulebook: LoadedRulebook) -> list[Answer]:
+    """What becomes of each bet, in the order of `bets`. Each is settled as if it were alone.
+
+    Raises `SettlementError` for a record that settles nothing, another rulebook than the record's, or a bet
+    that cannot be; no bet is answered then. To refuse such bets one by one: `read_round` and `settle_bet`.
+    """
+    played = read_round(record_payload, rulebook)
+    return [settle_bet(bet, played) for bet in bets]
+
+
+def read_round(record_payload: Mapping[str, Any], rulebook: LoadedRulebook) -> Round:
+    """What settlement needs of a verified record. Raises `SettlementError`."""
+    kind = record_payload.get("kind")
+    if kind == Kind.CORRECTION:
+        raise SettlementError("corrections are not settled yet: settle what it says, then use `resettle`")
+    if kind not in (Kind.RESULT, Kind.VOID):
+        raise SettlementError(f"a record of kind {kind!r} settles nothing; only result and void do")
+    if record_payload.get("v") != VERSION:
+        raise SettlementError(f"version {record_payload.get('v')!r} of records is not known")
+    try:
+        return _round(record_payload["body"], rulebook, void=kind == Kind.VOID)
+    except (KeyError, TypeError) as error:
+        raise SettlementError(f"the record has not the form of a {kind}: {error}") from error
+
+
+def settle_bet(bet: Bet, played: Round) -> Answer:
+    """What becomes of one bet. Raises `SettlementError` for a bet that cannot be, with the reason."""
+    if bet.game != played.game:
+        raise SettlementError(f"bet {bet.id}: it is one of {bet.game}, the record is of {played.game}")
+    in_play = _in_play(bet, played)
+    game = BETS[played.game]
+    game.check(bet, played.variant)
+    answer = (game.on_void if played.void else game.settle)(bet, in_play, played)
+    return replace(answer, invalid=bet.stake - in_play) if in_play != bet.stake else answer
+
+
+def carried(bet: Bet, answer: Answer) -> Bet | None:
+    """The bet as it takes part in the next round, None where it has ended.
+
+    What was above the maximum has gone back. The choice was for one round and is made again.
+    """
+    if answer.verdict not in (Verdict.STAYS, Verdict.NOT_WORKING):
+        return None
+    return Bet(bet.id, bet.game, bet.kind, bet.selection, bet.stake - answer.invalid, answer.state)
+
+
+def _round(body: Mapping[str, Any], rulebook: LoadedRulebook, *, void: bool) -> Round:
+    setting = body["setting"]
+    named = setting["rulebook"]
+    if named["digest"] != rulebook.digest:
+        raise SettlementError(
+            f"the record was decided by rulebook {named['id']} with digest {named['digest']},"
+            f" given is {rulebook.id} with digest {rulebook.digest}"
+        )
+    variant = _variant(setting["game"], setting["variant"], rulebook)
+    if not void and "odds" not in body and GAMES[setting["game"]].needs_odds_table(variant):
+        raise SettlementError("the result names no odds table, which is never assumed")
+    stakes = body.get("stakes", {})  # a void has none: nothing of a stake is invalid where nobody can win
+    return Round(
+        game=setting["game"],
+        variant_name=setting["variant"],
+        variant=variant,
+        outcome={} if void else body["outcome"],
+        void=void,
+        stake_policy=body["stake_policy"] if void else "",
+        odds_table=body["odds"]["table"] if "odds" in body else 1,
+        zero_rule=setting.get("zero_rule", ""),
+        minimum=stakes.get("minimum", 0),
+        maximum=stakes.get("maximum", 0),
+        quarter_odds=rulebook.book.quarter_odds,
+        rounding=rulebook.book.rounding,
+    )
+
+
+def _variant(game: str, name: str, rulebook: LoadedRulebook) -> Any:
+    tree = rulebook.book.variants.get(name)
+    if game not in BETS or game != rulebook.book.game or tree is None:
+        raise SettlementError(f"rulebook {rulebook.id} has no {game} variant {name!r}")
+    try:
+        return convert(tree, GAMES[game].variant)
+    except RuleTextError as error:
+        raise SettlementError(f"rulebook {rulebook.id}, variant {name}: {error}") from error
+
+
+def _in_play(bet: Bet, played: Round) -> int:
+    """The stake that counts (rulebook G3). One that stayed from an earlier round was measured then."""
+    if bet.stake <= 0:
+        raise SettlementError(f"bet {bet.id}: a stake of {bet.stake} is no stake")
+    if bet.state:
+        return bet.stake
+    if bet.stake < played.minimum:
+        raise SettlementError(
+            f"bet {bet.id}: a stake of {bet.stake} is below the table's minimum of {played.minimum}"
+        )
+    return min(bet.stake, played.maximum) if played.maximum else bet.stake
+
+
+# --- corrections and side games ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """One bet settled again. Both answers are shown: what is taken back, and what counts instead."""
+
+    bet: str
+    reversed: Answer
+    settled: Answer
+
+    @property
+    def difference(self) -> int:
+        """What the player gets (positive) or gives back (negative), minor units."""
+        return self.settled.paid - self.reversed.paid
+
+
+def resettle(original: list[Answer], corrected: list[Answer]) -> list[Adjustment]:
+    """Reverse the answers of a record and put those of the corrected one in their place, bet by bet.
+
+    Where a corrected answer leaves another state, later rounds of that bet are to be settled again as well.
+    Raises `SettlementError` unless both lists are about the same bets.
+    """
+    before = {answer.bet: answer for answer in original}
+    after = {answer.bet: answer for answer in corrected}
+    if before.keys() != after.keys() or len(before) != len(original) or len(after) != len(corrected):
+        raise SettlementError("a correction settles the same bets again, each once")
+    return [Adjustment(bet, answer, after[bet]) for bet, answer in before.items()]
+
+
+def last_results(records: Iterable[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
+    """The last `count` valid results among payloads of verified records, oldest first (rulebook G11).
+
+    Voids are skipped: they neither extend nor break a run. A later final record of a round supersedes the
+    earlier one at its place. Raises `SettlementError` at a correction, which is not read yet.
+    """
+    finals: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for record in records:
+        if record["kind"] == Kind.CORRECTION:
+            raise SettlementError(f"record {record['seq']} is a correction, which is not read yet")
+        if record["kind"] in (Kind.RESULT, Kind.VOID):
+            finals[record["chain"], record["round"]] = record
+    results = [record for record in finals.values() if record["kind"] == Kind.RESULT]
+    return results[-count:] if count > 0 else []

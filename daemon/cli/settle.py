@@ -1,0 +1,142 @@
+"""`dollyd settle`: what becomes of bets by one record."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dollyd.client.jws import EnvelopeError, keys_of_jwks, parse_envelope, strict_object, verify_envelope
+from dollyd.client.settlement.rulebooks import LoadedRulebook, load_rulebook, rulebook_of_digest
+from dollyd.client.settlement.settle import settle as settle_bets
+from dollyd.client.settlement.spec import Answer, Bet, Choice, SettlementError
+from dollyd.daemon.errors import ConfigError
+
+STANDARD_INPUT = "-"
+
+
+class _BetText(msgspec.Struct, forbid_unknown_fields=True):
+    """A bet as the file has it."""
+
+    id: str
+    kind: str
+    selection: tuple[str, ...]
+    stake: int
+    state: dict[str, str | int] = {}
+    choice: Choice = Choice.NONE
+    working: bool = False
+
+
+def settle(
+    record: Annotated[str, typer.Option(metavar="FILE", help="The record's envelope; - for standard input.")],
+    bets: Annotated[str, typer.Option(metavar="FILE", help="Bets as a JSON list; - for standard input.")],
+    rulebook: Annotated[
+        str, typer.Option(metavar="NAME", help="A shipped rulebook or a .toml; else the record's own.")
+    ] = "",
+    keys: Annotated[
+        Path | None, typer.Option("--keys", metavar="JWKS", help="The keys to trust (a JWK set).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+) -> None:
+    """Settle bets by one result or void, in minor units. Without --keys the signature is not checked."""
+    payload = _payload(record, keys)
+    try:
+        book = _rulebook(payload, rulebook)
+        answers = settle_bets(payload, _bets(bets, payload), book)
+    except SettlementError as error:
+        raise ConfigError(
+            record, "", str(error), "give a record, bets and a rulebook that fit together"
+        ) from error
+    if as_json:
+        print(json.dumps(_as_dict(payload, book, answers, verified=keys is not None)))
+    else:
+        _print(payload, answers, verified=keys is not None)
+
+
+def _payload(record: str, keys: Path | None) -> dict[str, Any]:
+    try:
+        envelope = parse_envelope(_read(record).removesuffix(b"\n"))
+        if keys is not None:
+            verify_envelope(envelope, keys_of_jwks(json.loads(keys.read_bytes())["keys"]))
+        return strict_object(envelope.payload, "payload")
+    except EnvelopeError as error:
+        raise ConfigError(
+            record, "", str(error), "give one envelope, and the keys of its node with --keys"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            str(keys), "keys", str(error), "give the JWK set that `dollyd keys show` prints"
+        ) from error
+
+
+def _rulebook(payload: dict[str, Any], name: str) -> LoadedRulebook:
+    if name:
+        return load_rulebook(name)
+    try:
+        return rulebook_of_digest(payload["body"]["setting"]["rulebook"]["digest"])
+    except (KeyError, TypeError):
+        raise SettlementError(f"a record of kind {payload.get('kind')!r} names no rulebook") from None
+
+
+def _bets(file: str, payload: dict[str, Any]) -> list[Bet]:
+    game = payload["body"]["setting"]["game"]
+    try:
+        texts = msgspec.json.decode(_read(file), type=list[_BetText])
+    except msgspec.DecodeError as error:
+        remedy = 'give a JSON list of {"id", "kind", "selection", "stake"}'
+        raise ConfigError(file, "", str(error), remedy) from error
+    return [Bet(game=game, **msgspec.structs.asdict(text)) for text in texts]
+
+
+def _read(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == STANDARD_INPUT else Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError(file, "", f"cannot be read ({error.strerror})", "name a readable file") from error
+
+
+def _as_dict(
+    payload: dict[str, Any], book: LoadedRulebook, answers: list[Answer], *, verified: bool
+) -> dict[str, Any]:
+    return {
+        "verified": verified,
+        "table": payload["table"],
+        "chain": payload["chain"],
+        "seq": payload["seq"],
+        "round": payload["round"],
+        "kind": payload["kind"],
+        "rulebook": {"id": book.id, "digest": book.digest},
+        "answers": [
+            {
+                "bet": answer.bet,
+                "verdict": answer.verdict.value,
+                "profit": answer.profit,
+                "returned": answer.returned,
+                "invalid": answer.invalid,
+                "paid": answer.paid,
+                "state": dict(answer.state),
+            }
+            for answer in answers
+        ],
+    }
+
+
+def _print(payload: dict[str, Any], answers: list[Answer], *, verified: bool) -> None:
+    said = "signature good" if verified else "signature NOT CHECKED (no --keys)"
+    print(f"table {payload['table']}, round {payload['round']}: {payload['kind']}; {said}")
+    table = Table("bet", "verdict", box=None, pad_edge=False)
+    for name in ("profit", "returned", "invalid", "paid"):
+        table.add_column(name, justify="right")
+    table.add_column("state")
+    for answer in answers:
+        money = (answer.profit, answer.returned, answer.invalid, answer.paid)
+        state = " ".join(f"{key}={value}" for key, value in answer.state.items())
+        table.add_row(answer.bet, answer.verdict.value, *map(str, money), state)
+    Console(width=110, highlight=False, markup=False).print(table)
+    print(f"paid {sum(answer.paid for answer in answers)}")

@@ -1,0 +1,314 @@
+"""One record settles bets: what is refused, limits of the table, corrections, jackpot view, the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.chains import ChainMaker, signer
+from typer.testing import CliRunner
+
+from dollyd.client.settlement.rulebooks import (
+    LoadedRulebook,
+    load_rulebook,
+    rulebook_of_digest,
+    shipped_rulebooks,
+)
+from dollyd.client.settlement.settle import BETS, carried, last_results, read_round, resettle, settle
+from dollyd.client.settlement.spec import Answer, Bet, SettlementError, Verdict
+from dollyd.daemon.cli import application
+from dollyd.daemon.core.games import GAMES
+from dollyd.daemon.core.record import Kind
+from dollyd.daemon.errors import ConfigError
+
+ROULETTE = load_rulebook("fi-ray-2013-roulette")
+RED_NUMBER: dict[str, Any] = {
+    "pocket": "32",
+    "colour": "red",
+    "parity": "even",
+    "half": "19-36",
+    "dozen": "25-36",
+    "column": "2",
+    "street": "31-33",
+}
+RED = Bet("b1", "roulette", "even_money", ("red",), 100)
+STRAIGHT = Bet("b2", "roulette", "straight", ("32",), 100)
+
+
+def body(variant: str = "C", **more: Any) -> dict[str, Any]:
+    named = {"id": ROULETTE.id, "digest": ROULETTE.digest}
+    setting = {"game": "roulette", "variant": variant, "rulebook": named, "profile": named}
+    return {"setting": setting | {"zero_rule": "lose"}} | more
+
+
+def result(variant: str = "C", outcome: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    stakes = {"minimum": 50, "maximum": 1000, "currency": "EUR"}
+    return payload("result", body(variant, outcome=outcome or RED_NUMBER, stakes=stakes, **more))
+
+
+def void(policy: str = "player_choice") -> dict[str, Any]:
+    return payload("void", body(stake_policy=policy))
+
+
+def payload(kind: str, record_body: dict[str, Any], round_number: int = 7) -> dict[str, Any]:
+    place = {"table": "r1", "chain": "a" * 32, "seq": 21, "round": round_number}
+    return {"v": 1, "kind": kind, **place, "body": record_body}
+
+
+def one(record: dict[str, Any], bet: Bet, rulebook: LoadedRulebook = ROULETTE) -> Answer:
+    (answer,) = settle(record, [bet], rulebook)
+    return answer
+
+
+# --- what is settled, and what is refused ----------------------------------------------------------
+
+
+def test_every_game_has_its_bets() -> None:
+    assert list(BETS) == list(GAMES)
+    assert all(bets.game == name for name, bets in BETS.items())
+
+
+def test_answers_come_in_the_order_of_the_bets() -> None:
+    black = replace(RED, id="b3", selection=("black",))
+    answers = settle(result(), [black, STRAIGHT, RED], ROULETTE)
+    assert [(answer.bet, answer.verdict, answer.paid) for answer in answers] == [
+        ("b3", Verdict.LOSES, 0),
+        ("b2", Verdict.WINS, 3600),
+        ("b1", Verdict.WINS, 200),
+    ]
+
+
+@pytest.mark.parametrize("kind", sorted(set(Kind) - {Kind.RESULT, Kind.VOID}))
+def test_only_a_result_or_a_void_settles(kind: Kind) -> None:
+    with pytest.raises(SettlementError, match="correction" if kind == Kind.CORRECTION else kind.value):
+        settle(payload(kind.value, {}), [], ROULETTE)
+
+
+def test_another_rulebook_is_refused_and_both_are_named() -> None:
+    boule = load_rulebook("fi-ray-2013-boule")
+    with pytest.raises(SettlementError) as caught:
+        one(result(), RED, boule)
+    assert ROULETTE.digest in str(caught.value)
+    assert boule.digest in str(caught.value)
+
+
+def test_a_changed_rulebook_is_another_one() -> None:
+    data = Path("config/rulebooks/fi-ray-2013-roulette.toml").read_bytes()
+    assert one(result(), RED, load_rulebook(data)).paid == 200
+    with pytest.raises(SettlementError, match="digest"):
+        one(result(), RED, load_rulebook(data.replace(b"quarter_odds = 3", b"quarter_odds = 4")))
+
+
+@pytest.mark.parametrize(
+    ("record", "bet", "reason"),
+    [
+        (result(), replace(RED, game="boule"), "one of boule"),
+        (result(), replace(RED, stake=49), "below the table's minimum of 50"),
+        (void(), replace(RED, stake=0), "no stake"),
+        (result(), replace(RED, stake=-5), "no stake"),
+        (result(), replace(RED, kind="split", selection=("1", "3")), "b1"),
+        (result("Z"), RED, "no roulette variant 'Z'"),
+        (result("B"), RED, "no odds table"),
+        (result() | {"v": 2}, RED, "version 2"),
+        (result() | {"body": {}}, RED, "not the form"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(record: dict[str, Any], bet: Bet, reason: str) -> None:
+    with pytest.raises(SettlementError, match=reason):
+        one(record, bet)
+
+
+def test_the_odds_table_of_the_record_counts() -> None:
+    for table, profit in ((1, 3000), (2, 6000)):
+        assert one(result("B", odds={"table": table}), STRAIGHT).profit == profit
+
+
+# --- the limits of the table -----------------------------------------------------------------------
+
+
+def test_t27_what_is_above_the_maximum_is_invalid_and_goes_back() -> None:
+    answer = one(result(), replace(RED, stake=1500))
+    assert (answer.profit, answer.returned, answer.invalid, answer.paid) == (1000, 1000, 500, 2500)
+
+
+def test_what_is_above_the_maximum_goes_back_from_a_lost_bet_too() -> None:
+    answer = one(result(), replace(RED, selection=("black",), stake=1500))
+    assert (answer.verdict, answer.paid) == (Verdict.LOSES, 500)
+
+
+def test_the_minimum_itself_is_accepted() -> None:
+    assert one(result(), replace(RED, stake=50)).profit == 50
+
+
+def test_an_imprisoned_stake_was_measured_when_it_was_placed() -> None:
+    zero = dict.fromkeys(RED_NUMBER, "none") | {"pocket": "0", "colour": "green", "zeros_in_a_row": 1}
+    record = result("D", zero)
+    record["body"]["setting"]["zero_rule"] = "prison"
+    bet = replace(RED, stake=1500)
+    answer = one(record, bet)
+    assert (answer.verdict, answer.invalid) == (Verdict.STAYS, 500)
+    following = carried(bet, answer)
+    assert following is not None
+    assert following.stake == 1000
+    record["body"]["outcome"] = RED_NUMBER | {"zeros_in_a_row": 0}
+    record["body"]["stakes"]["maximum"] = 200
+    freed = one(record, following)
+    assert (freed.verdict, freed.returned, freed.invalid) == (Verdict.RETURNED, 1000, 0)
+    assert carried(following, freed) is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "verdict"), [("player_choice", Verdict.RETURNED), ("carried", Verdict.STAYS)]
+)
+def test_a_void_does_with_stakes_what_the_profile_says(policy: str, verdict: Verdict) -> None:
+    answer = one(void(policy), replace(RED, stake=1500))
+    assert (answer.verdict, answer.invalid) == (verdict, 0)
+    assert answer.paid == (1500 if verdict is Verdict.RETURNED else 0)
+
+
+# --- rulebooks -------------------------------------------------------------------------------------
+
+
+def test_every_shipped_rulebook_is_found_by_its_digest() -> None:
+    for name in shipped_rulebooks():
+        rulebook = load_rulebook(name)
+        assert rulebook_of_digest(rulebook.digest) == rulebook
+        assert load_rulebook(f"config/rulebooks/{name}.toml") == rulebook
+
+
+@pytest.mark.parametrize("source", ["nowhere", "nowhere.toml", b"id = 3", b"\xff"])
+def test_a_rulebook_that_is_none_is_refused(source: str | bytes) -> None:
+    with pytest.raises(SettlementError, match="rulebook"):
+        load_rulebook(source)
+    with pytest.raises(SettlementError, match="digest"):
+        rulebook_of_digest("0" * 64)
+
+
+# --- corrections and the jackpot view --------------------------------------------------------------
+
+
+def test_a_correction_shows_what_is_taken_back_and_what_counts() -> None:
+    wrong = settle(
+        result(outcome=RED_NUMBER | {"pocket": "15", "colour": "black"}), [RED, STRAIGHT], ROULETTE
+    )
+    right = settle(result(), [RED, STRAIGHT], ROULETTE)
+    adjustments = resettle(wrong, right)
+    assert [(a.bet, a.reversed.paid, a.settled.paid, a.difference) for a in adjustments] == [
+        ("b1", 0, 200, 200),
+        ("b2", 0, 3600, 3600),
+    ]
+    assert [a.difference for a in resettle(right, wrong)] == [-200, -3600]
+
+
+def test_a_correction_is_about_the_same_bets() -> None:
+    answers = settle(result(), [RED, STRAIGHT], ROULETTE)
+    for other in (answers[:1], [answers[0], answers[0]], [*answers, answers[0]]):
+        with pytest.raises(SettlementError, match="same bets"):
+            resettle(answers, other)
+
+
+def test_the_last_results_skip_voids_and_take_the_superseding_one() -> None:
+    results = [payload("result", {"n": number}, number) for number in (1, 2, 4, 5)]
+    records = [*results[:2], payload("void", {}, 3), payload("round", {}, 4), *results[2:]]
+    assert [record["round"] for record in last_results(records, 3)] == [2, 4, 5]
+    assert [record["round"] for record in last_results(records, 9)] == [1, 2, 4, 5]
+    assert last_results(records, 0) == []
+    again = payload("result", {"n": 40}, 4)
+    assert [record["body"]["n"] for record in last_results([*records, again], 3)] == [2, 40, 5]
+    with pytest.raises(SettlementError, match="correction"):
+        last_results([*records, payload("correction", {}, 4)], 3)
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+BETS_TEXT = [
+    {"id": "b1", "kind": "even_money", "selection": ["red"], "stake": 1500},
+    {"id": "b2", "kind": "straight", "selection": ["17"], "stake": 100},
+]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Callable[..., list[str]]:
+    """Arguments of `dollyd settle` for a signed record and the bets above, with files changed at will."""
+
+    def arguments(bets: str = json.dumps(BETS_TEXT), record: bytes = b"", by: int = 1) -> list[str]:
+        envelope = ChainMaker().begin().add(Kind.RESULT, 1, result()["body"])
+        (tmp_path / "record").write_bytes(record or envelope + b"\n")
+        (tmp_path / "bets").write_text(bets)
+        (tmp_path / "keys").write_text(json.dumps({"keys": [signer(by).jwk]}))
+        files = [f"--{name}={tmp_path / name}" for name in ("record", "bets", "keys")]
+        return ["settle", *files]
+
+    return arguments
+
+
+def test_the_command_prints_what_becomes_of_each_bet(command: Callable[..., list[str]]) -> None:
+    said = CliRunner().invoke(application, command())
+    assert said.exit_code == 0, said.output
+    lines = said.stdout.splitlines()
+    assert lines[0] == "table r1, round 1: result; signature good"
+    assert lines[2].split() == ["b1", "wins", "1000", "1000", "500", "2500"]
+    assert lines[3].split() == ["b2", "loses", "0", "0", "0", "0"]
+    assert lines[-1] == "paid 2500"
+
+
+def test_the_command_gives_json_and_says_whether_it_was_verified(command: Callable[..., list[str]]) -> None:
+    for arguments, verified in ((command(), True), (command()[:-1], False)):
+        said = CliRunner().invoke(application, [*arguments, "--json"])
+        answer = json.loads(said.stdout)
+        assert answer["verified"] is verified
+        assert [bet["paid"] for bet in answer["answers"]] == [2500, 0]
+        assert answer["rulebook"]["digest"] == ROULETTE.digest
+
+
+def test_the_command_reads_standard_input(command: Callable[..., list[str]]) -> None:
+    arguments = command()
+    envelope = Path(arguments[1].removeprefix("--record=")).read_bytes()
+    arguments[1] = "--record=-"
+    assert "paid 2500" in CliRunner().invoke(application, arguments, input=envelope).stdout
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"bets": "[{}]"}, "required field"),
+        ({"bets": "nothing"}, "malformed"),
+        ({"bets": '[{"id": "x", "kind": "straight", "selection": ["99"], "stake": 100}]'}, "bet x"),
+        ({"record": b"{}"}, "envelope"),
+        ({"by": 2}, "unknown-key"),
+    ],
+)
+def test_an_operators_error_is_one_line(
+    command: Callable[..., list[str]], changed: dict[str, Any], reason: str
+) -> None:
+    said = CliRunner().invoke(application, command(**changed))
+    assert isinstance(said.exception, ConfigError)
+    assert reason in str(said.exception)
+    assert "\n" not in str(said.exception)
+
+
+@pytest.mark.parametrize("kind", [Kind.ROUND, Kind.KEY, Kind.CORRECTION])
+def test_a_record_that_settles_nothing_is_an_operators_error(
+    command: Callable[..., list[str]], kind: Kind
+) -> None:
+    arguments = command(record=ChainMaker().add(kind, 1, {}))
+    said = CliRunner().invoke(application, arguments)
+    assert isinstance(said.exception, ConfigError), said.output
+
+
+def test_the_rounding_of_the_rulebook_counts() -> None:
+    craps = load_rulebook("qc-r3-95.17-craps")
+    record = result("place", {"die_1": 2, "die_2": 4, "sum": 6, "pair": False, "phase": "point", "point": 8})
+    record["body"]["setting"] |= {"game": "craps", "rulebook": {"id": craps.id, "digest": craps.digest}}
+    right = Bet("b1", "craps", "right", ("6",), 59)  # 7:6 of 59 is 68.83
+    assert one(record, right, craps).profit == 69
+
+
+def test_the_parts_of_a_round_are_read_from_the_record() -> None:
+    played = read_round(result("B", odds={"table": 2}), ROULETTE)
+    assert (played.odds_table, played.minimum, played.maximum, played.quarter_odds) == (2, 50, 1000, 3)
+    assert (played.variant_name, played.zero_rule, played.void) == ("B", "lose", False)
