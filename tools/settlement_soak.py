@@ -1,4 +1,4 @@
-"""Settlement soak: `python -m tools.settlement_soak`. Example service, real broker, `kill -9` for everything.
+"""Settlement soak: `python -m tools.settlement_soak`. Example service, real broker, `kill -9` for both.
 
 A synthetic chain of rounds with random numbers, odds tables and voids is journaled and published. Service and
 broker are killed at random moments; the publisher begins again some records before where it was, as a daemon
@@ -236,7 +236,7 @@ async def soak(arguments: argparse.Namespace) -> None:
                 journal.append(evening.chain.entries[done:])
                 struck = sum(kill_rounds[number] for number in range(first, last + 1))
                 again = random.randrange(SENT_AGAIN) if struck and random.random() < 0.5 else 0
-                kills["publisher"] += bool(again)
+                kills["publisher begun again"] += bool(again)
                 sending = asyncio.create_task(
                     publisher.publish(evening.chain.envelopes[max(done - again, 0) :])
                 )
@@ -255,7 +255,7 @@ async def soak(arguments: argparse.Namespace) -> None:
             settling.kill()
             judge(settling, [told(envelope) for envelope in evening.chain.envelopes])
         journal.close()
-    figures = ", ".join(f"{who} killed {count} times" for who, count in sorted(kills.items()))
+    figures = ", ".join(f"{what} {count} times" for what, count in sorted(kills.items()))
     print(f"seed {arguments.seed}: {time.monotonic() - began_s:.0f} s ({sent_s:.0f} s to send), {figures}")
     print(f"  {arguments.rounds} rounds, {arguments.rounds * len(PLACED)} bets, each settled once")
 
@@ -263,7 +263,7 @@ async def soak(arguments: argparse.Namespace) -> None:
 async def strike(broker: Mosquitto, settling: Service, random: Random, kills: Counter[str]) -> None:
     """Kill the service, the broker, or both."""
     who = random.choice((("broker",), ("service",), ("broker", "service")))
-    kills.update(who)
+    kills.update(f"{name} killed" for name in who)
     if "service" in who:
         settling.kill()
     if "broker" in who:
@@ -275,9 +275,7 @@ async def strike(broker: Mosquitto, settling: Service, random: Random, kills: Co
 
 def main() -> int:
     """Read the command line and run."""
-    parser = argparse.ArgumentParser(
-        description="Kill service, broker and publisher; each bet is settled once."
-    )
+    parser = argparse.ArgumentParser(description="Kill service and broker; each bet is settled once.")
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
