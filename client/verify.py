@@ -165,6 +165,8 @@ class _Verifier:
         self.problems.append(Problem(self._records, table, chain, seq, why))
 
     def report(self) -> Report:
+        if not self._records and not self.problems:
+            self.add_problem("there is nothing to verify")  # emptied is not proven
         heads = {
             name: Head(chain.table, chain.seq, chain.digest, chain.rules.open_round)
             for name, chain in self._chains.items()

@@ -183,12 +183,12 @@ def test_any_changed_byte_is_found_at_its_record(record: int, place: float, flip
 _CHAIN = _chain()
 
 
-@given(data=st.lists(st.sampled_from(_CHAIN.envelopes), max_size=20))
+@given(data=st.lists(st.sampled_from(_CHAIN.envelopes), min_size=1, max_size=20))
 def test_only_a_beginning_of_the_chain_is_right(data: list[bytes]) -> None:
     assert verify_envelopes(data, keys(signer())).ok == (data == _CHAIN.envelopes[: len(data)])
 
 
-@given(data=st.lists(st.binary(max_size=60), max_size=5))
+@given(data=st.lists(st.binary(max_size=60), min_size=1, max_size=5))
 def test_rubbish_is_a_problem_and_no_traceback(data: list[bytes]) -> None:
     assert len(verify_envelopes(data).problems) == len(data)
 
@@ -383,3 +383,9 @@ def test_b44_damage_of_a_journal_file_is_a_problem_and_no_traceback(journal_path
     assert seen > 20
     journal_path.write_bytes(whole[: len(whole) // 2])
     assert not verify_journal(journal_path, keys(signer())).ok
+
+
+def test_nothing_is_not_good() -> None:
+    report = verify_envelopes([])
+    assert not report.ok
+    assert "nothing" in report.problems[0].why
