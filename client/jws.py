@@ -1,10 +1,11 @@
-"""The envelope of a record: JWS (RFC 7515, flattened JSON) with Ed25519 (RFC 8037), and nothing else.
+"""The envelope of all that is signed: JWS (RFC 7515, flattened JSON) with Ed25519 (RFC 8037), nothing else.
 
     {"payload":"<base64url>","protected":"<base64url>","signature":"<base64url>"}
 
 ASCII, no spaces, members in this order; the protected header is exactly
-`{"alg":"EdDSA","kid":"<RFC 7638 thumbprint>","typ":"dolly-record/1"}`. One record has one form only: what
-could be read in two ways is refused, also where its signature would be right.
+`{"alg":"EdDSA","kid":"<RFC 7638 thumbprint>","typ":"<type>/<version>"}`. `typ` keeps one kind of statement
+from being taken for another: `dolly-record/1` is a record. One statement has one form only: what could be
+read in two ways is refused, also where its signature would be right.
 """
 
 from __future__ import annotations
@@ -114,8 +115,8 @@ _ENVELOPE = re.compile(
 _KID = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
-def parse_envelope(data: bytes) -> Envelope:
-    """Take an envelope apart. Raises `EnvelopeError` unless `data` is exactly one well-formed envelope."""
+def parse_envelope(data: bytes, typ: str = TYP) -> Envelope:
+    """Take an envelope apart. Raises `EnvelopeError` unless `data` is one well-formed of `typ`."""
     if len(data) > ENVELOPE_MAX_BYTES:
         raise EnvelopeError("too-long", f"{len(data)} bytes; an envelope has at most {ENVELOPE_MAX_BYTES}")
     match = _ENVELOPE.fullmatch(data)
@@ -127,7 +128,7 @@ def parse_envelope(data: bytes) -> Envelope:
         raise EnvelopeError("signature-length", f"{len(signature)} bytes; Ed25519 has 64")
     payload = _from_b64url(payload_text, "payload")
     strict_object(payload, "payload")
-    return Envelope(_kid(protected), payload, protected + b"." + payload_text, signature)
+    return Envelope(_kid(protected, typ), payload, protected + b"." + payload_text, signature)
 
 
 def verify_envelope(envelope: Envelope, keys: Keys) -> None:
@@ -154,7 +155,7 @@ def _why_no_envelope(data: bytes) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=64)  # a node has one header a key, and millions of records
-def _kid(protected: bytes) -> str:
+def _kid(protected: bytes, typ: str) -> str:
     header_bytes = _from_b64url(protected, "protected")
     header = strict_object(header_bytes, "protected header")
     if "crit" in header:
@@ -163,19 +164,19 @@ def _kid(protected: bytes) -> str:
         raise EnvelopeError("header-members", "members are not exactly alg, kid, typ")
     if header["alg"] != "EdDSA":
         raise EnvelopeError("header-alg", f"alg is {header['alg']!r}; only EdDSA is taken")
-    if header["typ"] != TYP:
-        raise EnvelopeError("header-typ", f"typ is {header['typ']!r}; only {TYP} is taken")
+    if header["typ"] != typ:
+        raise EnvelopeError("header-typ", f"typ is {header['typ']!r}; only {typ} is taken")
     kid = header["kid"]
     if not isinstance(kid, str) or not _KID.fullmatch(kid):
         raise EnvelopeError("header-kid", "kid is no RFC 7638 thumbprint")
-    if header_bytes != protected_header(kid):
+    if header_bytes != protected_header(kid, typ):
         raise EnvelopeError("header-form", "not in the one form that a protected header has")
     return kid
 
 
-def protected_header(kid: str) -> bytes:
+def protected_header(kid: str, typ: str = TYP) -> bytes:
     """The exact bytes of the protected header."""
-    return b'{"alg":"EdDSA","kid":"%s","typ":"%s"}' % (kid.encode("ascii"), TYP.encode("ascii"))
+    return b'{"alg":"EdDSA","kid":"%s","typ":"%s"}' % (kid.encode("ascii"), typ.encode("ascii"))
 
 
 # --- strict JSON ---------------------------------------------------------------------------------

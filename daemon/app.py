@@ -21,10 +21,7 @@ import structlog
 import dollyd
 from dollyd.client.jws import parse_envelope
 from dollyd.daemon.clock import Clock, SystemClock
-from dollyd.daemon.core.events import ClockStepped
 from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
-from dollyd.daemon.engine import house
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.health import health
 from dollyd.daemon.journal import Entry, Journal
@@ -36,6 +33,7 @@ from dollyd.daemon.settings import Settings
 from dollyd.daemon.signing import Signer, load_signer
 from dollyd.daemon.table import TableRunner
 from dollyd.daemon.topics import Topics
+from dollyd.daemon.upkeep import Upkeep
 from dollyd.daemon.version_change import check_version_change
 from dollyd.daemon.writer import Writer, chain_start
 
@@ -45,11 +43,6 @@ SHOW_AFTER_S = 0.01
 """How long displays wait behind the records of the same moment, which the writer signs meanwhile."""
 FLUSH_S = 2.0
 """How long a stop waits for the broker's last acknowledgements."""
-CLOCK_STEP_NS = 20 * NS_PER_MS
-"""A clock that is slewed gains or loses 0.5 ms a second at most; more between two looks is a step."""
-_LOOK_EVERY_NS = NS_PER_S
-_HEALTH_EVERY_LOOKS = 5
-_PRUNE_EVERY_LOOKS = 60
 
 _LOG = structlog.get_logger(__name__)
 
@@ -136,7 +129,6 @@ class App:
                 check_port(settings.file, device, must_exist=False)
         self._topics = Topics(settings.site)
         self._stop = asyncio.Event()
-        self._loop_lag_ms = 0
         self._to_show: set[str] = set()
 
     def stop(self) -> None:
@@ -181,6 +173,13 @@ class App:
             for name, table in self._settings.tables.items()
         }
         self._start_tables(journal, writer)
+        upkeep = Upkeep(
+            self._settings,
+            self._clock,
+            journal,
+            self._tables,
+            lambda: self._publish_health(journal, writer, upkeep.loop_lag_ms),
+        )
         if journal.last_id:
             self._publisher.notify(journal.entries_after(journal.last_id - 1, 1))
         _LOG.info(
@@ -194,7 +193,7 @@ class App:
                 for table in self._tables.values()
                 for name, session in table.sessions.items()
             ]
-            workers.append(tasks.create_task(self._look_around(journal, writer), name="look-around"))
+            workers.append(tasks.create_task(upkeep.run(), name="upkeep"))
             await self._stop.wait()
             _LOG.info("stopping")
             for table in self._tables.values():
@@ -246,40 +245,11 @@ class App:
         for device in table.settings.devices:
             self._publisher.set_retained(self._topics.device(table.name, device), table.device(device))
 
-    async def _look_around(self, journal: Journal, writer: Writer) -> None:
-        """Once a second: clock steps and loop lag; now and then health, and room for captures."""
-        looks, due_ns = 0, self._clock.stamp().mono_ns
-        offset_ns = _utc_offset_ns(self._clock)
-        while True:
-            due_ns += _LOOK_EVERY_NS
-            await self._clock.sleep_until(due_ns)
-            now = self._clock.stamp()
-            self._loop_lag_ms = max(0, now.mono_ns - due_ns) // NS_PER_MS
-            due_ns = max(due_ns, now.mono_ns - _LOOK_EVERY_NS)
-            step_ns = _utc_offset_ns(self._clock) - offset_ns
-            offset_ns += step_ns
-            if abs(step_ns) > CLOCK_STEP_NS:
-                for table in self._tables.values():
-                    table.tell(house(ClockStepped(step_ns), now))
-            looks += 1
-            if looks % _HEALTH_EVERY_LOOKS == 1:
-                self._publish_health(journal, writer)
-            if looks % _PRUNE_EVERY_LOOKS == 0:
-                limit = self._settings.journal.captures_max_mb * 1_000_000
-                await asyncio.to_thread(journal.prune_captures, limit)
-
-    def _publish_health(self, journal: Journal, writer: Writer) -> None:
-        payload = health(
-            self._clock, journal, writer, self._publisher, self._tables.values(), self._loop_lag_ms
-        )
+    def _publish_health(self, journal: Journal, writer: Writer, loop_lag_ms: int) -> None:
+        payload = health(self._clock, journal, writer, self._publisher, self._tables.values(), loop_lag_ms)
         self._publisher.set_retained(self._topics.node_health(self._settings.node), payload)
         for table in self._tables.values():
             self._show(table)
-
-
-def _utc_offset_ns(clock: Clock) -> int:
-    at = clock.stamp()
-    return at.utc_ns - at.mono_ns
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Any, *arguments: Any) -> None:

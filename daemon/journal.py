@@ -1,8 +1,9 @@
 """The journal of a node: every signed record of every table, durable before anything is published.
 
 One SQLite file in WAL mode with `synchronous=FULL`: a commit returns after its fsync. A table has one chain
-for as long as its journal lives. The data base itself refuses a second record of a sequence number, a second
-opening and a second final record of a round, whatever the code above it believes.
+for as long as its journal and its key live; a lost key begins another one. The data base itself refuses a
+second record of a sequence number, a second opening and a second final record of a round, whatever the code
+above it believes.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ class Tail:
     seq: int
     prev: str
     """SHA-256 of the last envelope's exact bytes, hex: the next record's `prev`."""
+    kid: str
+    """The key that signed the last record."""
     last_utc: str
     """Time of the last record."""
     last_round: int
@@ -219,23 +222,29 @@ class Journal:
             for row in self._rows(_ENTRY + "WHERE entry.id > ? ORDER BY entry.id LIMIT ?", id_, limit)
         ]
 
-    def entries(self, table: str, from_seq: int = 1, to_seq: int | None = None) -> Iterator[Entry]:
-        """The records of one table by `seq`, both ends included, in short reads."""
-        query = _ENTRY + "WHERE chain.tbl = ? AND entry.seq BETWEEN ? AND ? ORDER BY entry.seq LIMIT ?"
+    def entries(self, chain: str, from_seq: int = 1, to_seq: int | None = None) -> Iterator[Entry]:
+        """The records of one chain by `seq`, both ends included, in short reads."""
+        query = _ENTRY + "WHERE chain.name = ? AND entry.seq BETWEEN ? AND ? ORDER BY entry.seq LIMIT ?"
         last = 2**63 - 1 if to_seq is None else to_seq
-        while rows := self._rows(query, table, from_seq, last, _ROWS_A_READ):
+        while rows := self._rows(query, chain, from_seq, last, _ROWS_A_READ):
             yield from map(_entry, rows)
             from_seq = rows[-1][3] + 1
 
+    def chains(self) -> list[tuple[str, str]]:
+        """Table and chain of every chain, oldest first."""
+        return [
+            (str(table), str(chain)) for table, chain in self._rows("SELECT tbl, name FROM chain ORDER BY id")
+        ]
+
     def tables(self) -> dict[str, str]:
-        """Chain by table."""
+        """By table the chain that goes on."""
         return {
             str(table): str(chain) for table, chain in self._rows("SELECT tbl, name FROM chain ORDER BY id")
         }
 
     def tail(self, table: str) -> Tail | None:
-        """How the chain of `table` ends; None where it has none."""
-        rows = self._rows("SELECT id FROM chain WHERE tbl = ?", table)
+        """How the chain of `table` that goes on ends; None where it has none."""
+        rows = self._rows("SELECT id FROM chain WHERE tbl = ? ORDER BY id DESC LIMIT 1", table)
         if not rows:
             return None
         chain = int(rows[0][0])
@@ -253,6 +262,7 @@ class Journal:
             chain=last.chain,
             seq=last.seq,
             prev=sha256(last.envelope).hexdigest(),
+            kid=parse_envelope(last.envelope).kid,
             last_utc=_payload(last.envelope)["time"]["utc"],
             last_round=last_round,
             open_round=open_round,

@@ -25,7 +25,7 @@ from dollyd.daemon.cursors import PUBLISHER, cursor_path, read_cursor
 from dollyd.daemon.errors import JournalError
 from dollyd.daemon.files import sync_directory
 
-_VERSION = 1
+_VERSION = 2
 _APPLICATION_ID = 0x444F4C59
 """`DOLY`: tells a journal from any other SQLite file."""
 _CHECKED_PER_CHAIN = 128
@@ -37,7 +37,7 @@ _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE chain (
     id INTEGER PRIMARY KEY,
-    tbl TEXT NOT NULL UNIQUE,
+    tbl TEXT NOT NULL,  -- of several chains of a table the one with the highest id goes on
     name TEXT NOT NULL UNIQUE
 ) STRICT;
 CREATE TABLE entry (
@@ -190,7 +190,7 @@ def put_aside_if_damaged(path: Path) -> Damage | None:
 
 def _check_newest(connection: sqlite3.Connection, last: dict[str, tuple[str, int]]) -> None:
     """The newest records of each chain are what was signed, and hang together. Fills `last` on the way."""
-    chains = connection.execute("SELECT id, tbl, name FROM chain").fetchall()
+    chains = connection.execute("SELECT id, tbl, name FROM chain ORDER BY id").fetchall()
     for chain_id, table, chain in chains:
         (seq,) = connection.execute("SELECT max(seq) FROM entry WHERE chain = ?", (chain_id,)).fetchone()
         last[table] = (chain, seq or 0)

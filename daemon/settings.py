@@ -21,7 +21,7 @@ from dollyd.daemon.core.state import Bound, Setup
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.gaming_day import gaming_day
 from dollyd.daemon.table_rules import TableRules, Wanted, rules_of
-from dollyd.daemon.topics import check_name
+from dollyd.daemon.topics import NO_TABLES, check_name
 from dollyd.drivers import DRIVERS
 from dollyd.drivers.spec import DeviceSetup, DriverSpec, Place, Proof, UsbDefaults
 from dollyd.drivers.transports.usb_port import UsbSettings, parse_usb
@@ -242,6 +242,8 @@ def _check_name(file: str, key: str, name: str) -> None:
 def _table(config: Path, name: str, tree: Any, date_of: Callable[[int], str]) -> TableSettings:
     file, key = str(config), f"tables.{name}"
     _check_name(file, key, name)
+    if name in NO_TABLES:
+        raise ConfigError(file, key, f"no table may be called {name!r}", "choose another name")
     section = _convert(file, key, tree, TableSection)
     rules = rules_of(
         Wanted(

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from dollyd.client.jws import b64url, protected_header, public_jwk
+from dollyd.daemon.core.record import TYP
 from dollyd.daemon.errors import ConfigError, SigningError
 from dollyd.daemon.files import sync_directory
 
@@ -35,15 +36,16 @@ class Signer:
         self.jwk = public_jwk(private_key.public_key())
         """The public key, as it is published."""
         self.kid = self.jwk["kid"]
-        self._protected = b64url(protected_header(self.kid))
+        self._protected = {TYP: b64url(protected_header(self.kid))}
 
-    def sign(self, payload: bytes) -> bytes:
+    def sign(self, payload: bytes, typ: str = TYP) -> bytes:
         """The envelope's exact bytes (RFC 7515 section 7.2.2; form in `client.jws`)."""
+        protected = self._protected.get(typ) or b64url(protected_header(self.kid, typ))
         payload_text = b64url(payload)
-        signature = self._private_key.sign(self._protected + b"." + payload_text)
+        signature = self._private_key.sign(protected + b"." + payload_text)
         return b'{"payload":"%s","protected":"%s","signature":"%s"}' % (
             payload_text,
-            self._protected,
+            protected,
             b64url(signature),
         )
 

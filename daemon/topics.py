@@ -10,7 +10,10 @@ from dollyd.daemon.errors import ensure
 ANY = "+"
 """MQTT's wildcard for one level; only filters may hold it."""
 NODE = "node"
-"""The level under which nodes speak; no table may be called so."""
+"""The level under which nodes speak."""
+TRUST = "trust"
+NO_TABLES = frozenset({NODE, TRUST})
+"""Levels that stand where a table's name stands; no table may be called so."""
 
 _NAME = re.compile(r"[a-z0-9-]{1,40}")
 
@@ -68,6 +71,18 @@ class Topics:
         """Retained: how far a consumer has come."""
         return self._table(table, "ack", consumer)
 
+    def checkpoint(self, table: str) -> str:
+        """Retained: the last checkpoint of a table's chain, a signed record."""
+        return self._table(table, "checkpoint")
+
+    def witness(self, table: str, witness: str) -> str:
+        """Retained: what a witness says of a table's last checkpoint."""
+        return self._table(table, "witness", witness)
+
+    def trust(self) -> str:
+        """Retained: the site's trust file, signed by its root."""
+        return self._join(TRUST)
+
     def node_status(self, node: str) -> str:
         """Retained: birth, heartbeat and death of a node; also its will."""
         return self._node(node, "status")
@@ -100,6 +115,14 @@ class Topics:
         """Filter: the watermarks of all consumers, of one table or of all."""
         return self._filter(table, "ack", ANY)
 
+    def every_checkpoint(self) -> str:
+        """Filter: the last checkpoint of every table."""
+        return self._filter(ANY, "checkpoint")
+
+    def every_witness(self, table: str = ANY) -> str:
+        """Filter: the statements of all witnesses, of one table or of all."""
+        return self._filter(table, "witness", ANY)
+
     def every_node_status(self) -> str:
         """Filter: birth and death of every node."""
         return self._join(NODE, ANY, "status")
@@ -113,7 +136,7 @@ class Topics:
         return self._join(NODE, ANY, "keys")
 
     def _table(self, table: str, *rest: str) -> str:
-        ensure(table != NODE, f"no table is called {NODE!r}")
+        ensure(table not in NO_TABLES, f"no table is called {table!r}")
         _check(table, *rest)
         return self._join(table, *rest)
 

@@ -263,13 +263,31 @@ class GapBody(_Part, frozen=True, kw_only=True):
 
 
 class KeyBody(_Part, frozen=True, kw_only=True):
-    """A key enters the chain. `event` is `chain-start` in the first record of every chain."""
+    """A key enters the chain: with its first record (`chain-start`), or after the old one (`rotated`).
+
+    A `rotated` record is signed by the old key; the record after it is the first one of the new key.
+    """
 
     event: str
     jwk: dict[str, str]
     reason: str
     previous_chain: str | UnsetType = UNSET
     previous_seq: int | UnsetType = UNSET
+
+
+class CheckpointBody(_Part, frozen=True, kw_only=True):
+    """Where the chain stood: all records up to `seq`, by the digest of the last one's envelope.
+
+    It says what its own `seq` and `prev` say, as a statement of its own that can be kept, shown and
+    countersigned without the records before it.
+    """
+
+    reason: str
+    """`hourly`, `table-closed`, `stopped`, or `asked`."""
+    seq: int
+    head: str
+    finals: int
+    """Rounds that have a final record up to here, in this chain."""
 
 
 class ClockBody(_Part, frozen=True, kw_only=True):
@@ -289,6 +307,7 @@ Body: TypeAlias = (
     | IncidentBody
     | GapBody
     | KeyBody
+    | CheckpointBody
     | ClockBody
 )
 
@@ -303,6 +322,7 @@ BODIES: dict[Kind, type[Struct]] = {
     Kind.INCIDENT: IncidentBody,
     Kind.GAP: GapBody,
     Kind.KEY: KeyBody,
+    Kind.CHECKPOINT: CheckpointBody,
     Kind.CLOCK: ClockBody,
 }
 """Which body each kind has; a kind that is not here is not written yet."""

@@ -30,6 +30,7 @@ def tail(variant: str, zeros: int | None) -> Tail:
         chain="c",
         seq=9,
         prev="0",
+        kid="k",
         last_utc="",
         last_round=LAST_ROUND,
         open_round=None,
