@@ -8,10 +8,12 @@ import itertools
 
 from dollyd.daemon.clock import Quality
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp
+from dollyd.simulators.faults import Switchboard
 
 START_MONO_NS = 1_000 * NS_PER_S
 START_UTC_NS = 1_800_000_000 * NS_PER_S
 """2027-01-15T08:00:00Z: any fixed instant will do."""
+_JUMP_NS = 3600 * NS_PER_S
 _SETTLE_ROUNDS = 20
 """Turns of the event loop given to whoever was woken, so that chains of callbacks come to rest."""
 
@@ -29,6 +31,7 @@ class VirtualClock:
         self.boot = boot
         self.synchronised = True
         self.error_bound_us = 500
+        self.faults = Switchboard("clock")
         self._mono_ns = mono_ns
         self._utc_offset_ns = utc_ns - mono_ns
         self._order = itertools.count()
@@ -36,7 +39,8 @@ class VirtualClock:
 
     def stamp(self) -> Stamp:
         """Both clocks, read together."""
-        return Stamp(self._mono_ns, self._mono_ns + self._utc_offset_ns)
+        jump_ns = _JUMP_NS if self.faults.on("clock-jump") else 0
+        return Stamp(self._mono_ns, self._mono_ns + self._utc_offset_ns + jump_ns)
 
     def quality(self) -> Quality:
         """As set: `synchronised` and `error_bound_us` (-1 where not synchronised)."""

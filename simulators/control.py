@@ -50,6 +50,13 @@ class PoweredModel(Model, Protocol):
 class PluggableLink(Link, Protocol):
     """A link whose cable can be pulled."""
 
+    host_came: Callable[[], None]
+
+    @property
+    def faults(self) -> Switchboard:
+        """Those of the port."""
+        ...
+
     def plug(self) -> None:
         """The port appears; OSError where it cannot."""
         ...
@@ -75,6 +82,7 @@ class Bench:
         self._link = link
         self._clock = clock
         self.device = Device(model, link, clock, line)
+        link.host_came = self._host_came
         self.done = asyncio.Event()
         self._cutter = LineCutter()
         self._orders: dict[str, Callable[[str], None]] = {
@@ -120,8 +128,14 @@ class Bench:
         return self._clock.stamp().mono_ns
 
     def _switchboard(self, name: str) -> Switchboard:
-        of_line = name in FAULTS and FAULTS[name].device == "line"
-        return self._line.faults if of_line else self._model.faults
+        device = FAULTS[name].device if name in FAULTS else ""
+        return {"line": self._line.faults, "port": self._link.faults}.get(device, self._model.faults)
+
+    def _host_came(self) -> None:
+        if self._link.faults.on("port-reset-on-open"):
+            self._model.power_off(self._now_ns())
+            self._model.power_on(self._now_ns())
+            self.device.wake()
 
     @contextlib.contextmanager
     def _standard_input(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.simulators.clock import VirtualClock
 from dollyd.simulators.control import Bench, PluggableLink, until_done
+from dollyd.simulators.faults import Switchboard
 from dollyd.simulators.kinds import KINDS, Built
 from dollyd.simulators.line import Line
 from dollyd.simulators.runner import woken_or_due
@@ -33,7 +34,9 @@ class NoLink:
     """A port that nobody hears: for rehearsals."""
 
     def __init__(self) -> None:
+        self.faults = Switchboard("port")
         self.on_data: Callable[[bytes], None] = lambda _: None
+        self.host_came: Callable[[], None] = lambda: None
 
     def write(self, data: bytes) -> None:
         """Lost."""

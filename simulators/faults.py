@@ -1,9 +1,10 @@
 """Every fault a simulator can show: one literal table, and the switchboard that models ask.
 
 The numbers are those of part 4 of the device notes. Names that begin with `line-` spoil the bytes on the
-way (`simulators.line`), `tlp-` names belong to all devices of that protocol, `odds-`, `wheel-` (TLP/1),
-`detector-`, `money-`, `dice-`, `console-` and `rng-` names to the device that they name, all others to the
-SlingShot 2.
+way (`simulators.line`), `port-` names spoil the host's side of the port (`simulators.pty`), `clock-` names
+its clock (`simulators.clock`). `tlp-` names belong to all devices of that protocol, `odds-`, `wheel-`
+(TLP/1), `detector-`, `money-`, `dice-`, `console-` and `rng-` names to the device that they name, all others
+to the SlingShot 2.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 class Fault:
     """`entries` are the fault numbers it shows.
 
-    `device` is the kind that has it, or `line` (any device), `tlp` (any TLP/1 device but the odds box),
+    `device` is the kind that has it, or `line` (any device), `port` (any serial device), `clock` (a virtual
+    one), `tlp` (any TLP/1 device but the odds box),
     `tlp-game` (those that play games), `tlp-count` (those that count laps or sectors).
     """
 
@@ -173,6 +175,9 @@ FAULTS: dict[str, Fault] = {
     "rng-biased": Fault("generator", (53,), "three ones to one zero"),
     "rng-repeats": Fault("generator", (53,), "the same block of 64 bytes again and again"),
     "rng-stalls": Fault("generator", (15, 53), "nothing comes"),
+    "rng-knocked": Fault(
+        "generator", (30,), "text of readings instead of random bytes, as after an accidental knock of speeds"
+    ),
     "rng-short-reads": Fault("generator", (2,), "a few bytes at a time"),
     # The line, for any device. Each lasts until it is cleared.
     "line-bytes": Fault("line", (2,), "every byte alone, 1 ms apart"),
@@ -200,6 +205,16 @@ FAULTS: dict[str, Fault] = {
     "line-replies": Fault("line", (13, 50), "answers to commands that the host never sent"),
     "line-modem": Fault("line", (13, 27), "the AT text of a modem probe"),
     "line-echo": Fault("line", (14,), "the host hears its own bytes"),
+    # The port as the host has it. Each lasts until it is cleared, but for the new number.
+    "port-jammed": Fault("port", (18,), "CTS stays low: nothing that the host writes is taken"),
+    "port-missing": Fault("port", (22,), "the port's name is gone, the device lives on"),
+    "port-denied": Fault("port", (22,), "nobody but root may open the port"),
+    "port-busy": Fault("port", (22,), "another program has locked the port"),
+    "port-renumbered": Fault("port", (24,), "unplugged, and back under another number (once)"),
+    "port-thief": Fault("port", (26,), "another program has the port open too, and reads some of its bytes"),
+    "port-reset-on-open": Fault("port", (28,), "the device boots whenever the host opens the port"),
+    # The host's clock, where it is a virtual one.
+    "clock-jump": Fault("clock", (21,), "UTC is an hour ahead until it is cleared"),
 }
 
 
@@ -231,6 +246,11 @@ class Switchboard:
     def on(self, name: str) -> bool:
         """Whether the fault is set."""
         return name in self._set
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The faults that are set, in order."""
+        return tuple(self._set)
 
     def take(self, *names: str) -> str | None:
         """The first of these faults that is set, which is no longer so afterwards; or None."""

@@ -84,6 +84,8 @@ class Generator:
         if self.faults.on("rng-repeats"):
             return (self._block * (size // _BLOCK_BYTES + 1))[:size]
         data = self._rng.randbytes(size)
+        if self.faults.on("rng-knocked"):
+            return b"".join(b"0x%02X\r\n" % byte for byte in data)[:size]
         if self.faults.on("rng-biased"):
             return bytes(one | other for one, other in zip(data, self._rng.randbytes(size), strict=True))
         return data

@@ -16,6 +16,7 @@ from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.errors import ConfigError
 from dollyd.simulators.clock import VirtualClock
 from dollyd.simulators.evening import Evening, check
+from dollyd.simulators.faults import Switchboard
 from dollyd.simulators.scenario import load
 
 SHIPPED = sorted((Path(__file__).parents[2] / "config" / "examples" / "scenarios").glob("*.toml"))
@@ -56,7 +57,9 @@ class Port:
     """A link that keeps what was sent and says when its cable was moved."""
 
     def __init__(self) -> None:
+        self.faults = Switchboard("port")
         self.on_data: Callable[[bytes], None] = lambda _: None
+        self.host_came: Callable[[], None] = lambda: None
         self.sent = b""
         self.moves: list[str] = []
 
