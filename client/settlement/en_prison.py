@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from dollyd.client.settlement.spec import (
     Answer,
@@ -25,10 +25,7 @@ from dollyd.client.settlement.spec import (
     rounded,
     stays,
 )
-
-Loss: TypeAlias = Literal["three_in_a_row", "third_level"]
-"""What loses among zeros (PRISON-A): the third in a row, as the text reads literally, or any zero that comes
-while two wins are needed. They differ after zero, zero, own chance, zero, zero."""
+from dollyd.daemon.core.rulebook import PrisonLoss
 
 
 class Came(Enum):
@@ -52,7 +49,7 @@ CELLS = frozenset({FIRST_ZERO, Cell(need=2, run=2), Cell(need=1, run=0), Cell(ne
 """P1, P2, Q and P2' of the rulebook."""
 
 
-def after(cell: Cell, came: Came, loss: Loss) -> Cell | Literal[Verdict.LOSES, Verdict.RETURNED]:
+def after(cell: Cell, came: Came, loss: PrisonLoss) -> Cell | Literal[Verdict.LOSES, Verdict.RETURNED]:
     """One round of the state machine: the next cell, or how the stake ends."""
     if came is Came.OPPOSITE:
         return Verdict.LOSES
@@ -67,14 +64,14 @@ def imprison(bet: Bet, stake: int) -> Answer:
     return stays(bet, _state(FIRST_ZERO, stake))
 
 
-def settle_imprisoned(bet: Bet, came: Came, played: Round, loss: Loss) -> Answer:
+def settle_imprisoned(bet: Bet, came: Came, played: Round) -> Answer:
     """One round of an imprisoned stake.
 
     Under `both` the player chooses when zero has come twice in a row: a `QUARTER` of the original stake back,
     or `STAY`. Raises `SettlementError` where that choice is missing, or the state is none of en prison.
     """
     cell, original = _read(bet)
-    then = after(cell, came, loss)
+    then = after(cell, came, played.prison_loss)
     if then is Verdict.LOSES:
         return loses(bet)
     if then is Verdict.RETURNED:

@@ -7,9 +7,7 @@ Kinds and selections: `straight`, `split`, `street`, `corner`, `first_five` and 
 
 from __future__ import annotations
 
-from functools import partial
-
-from dollyd.client.settlement.en_prison import Came, Loss, imprison, settle_imprisoned
+from dollyd.client.settlement.en_prison import Came, imprison, settle_imprisoned
 from dollyd.client.settlement.roulette_layout import Field, field_of
 from dollyd.client.settlement.spec import (
     Answer,
@@ -32,8 +30,8 @@ def check(bet: Bet, variant: Variant) -> None:
     _field(bet, variant)
 
 
-def settle(bet: Bet, stake: int, played: Round, *, loss: Loss) -> Answer:
-    """What a result does to a bet. `loss`: how imprisoned stakes are lost (PRISON-A).
+def settle(bet: Bet, stake: int, played: Round) -> Answer:
+    """What a result does to a bet.
 
     Raises `SettlementError` for a bet that the table does not have, or a choice that the player has not made.
     """
@@ -41,7 +39,7 @@ def settle(bet: Bet, stake: int, played: Round, *, loss: Loss) -> Answer:
     odds = _odds(bet, played)
     won = played.outcome[field.attribute] in field.values
     if bet.state:
-        return _imprisoned(bet, won, played, loss)
+        return _imprisoned(bet, won, played)
     if won:  # odds are whole numbers: nothing to round
         return Answer(bet.id, Verdict.WINS, profit=stake * odds, returned=stake)
     if bet.kind == "even_money" and played.outcome["pocket"] in ZEROS:
@@ -54,12 +52,7 @@ def on_void(bet: Bet, stake: int, played: Round) -> Answer:
     return stays(bet, bet.state) if bet.state else stakes_of_a_void_round(bet, stake, played)
 
 
-def roulette_bets(loss: Loss) -> GameBets:
-    """Roulette under one reading of PRISON-A."""
-    return GameBets(game="roulette", check=check, settle=partial(settle, loss=loss), on_void=on_void)
-
-
-ROULETTE_BETS = roulette_bets("three_in_a_row")
+ROULETTE_BETS = GameBets(game="roulette", check=check, settle=settle, on_void=on_void)
 
 
 def _field(bet: Bet, variant: Variant) -> Field:
@@ -100,9 +93,9 @@ def _on_zero(bet: Bet, stake: int, played: Round) -> Answer:
     raise SettlementError(f"bet {bet.id}: the record names no rule for zero, {played.zero_rule!r}")
 
 
-def _imprisoned(bet: Bet, won: bool, played: Round, loss: Loss) -> Answer:
+def _imprisoned(bet: Bet, won: bool, played: Round) -> Answer:
     if bet.kind != "even_money" or played.zero_rule not in ("prison", "both"):
         rule = f"{bet.kind} under the zero rule {played.zero_rule!r}"
         raise SettlementError(f"bet {bet.id}: {rule} is never imprisoned, yet the bet has a state")
     lost = Came.ZERO if played.outcome["pocket"] in ZEROS else Came.OPPOSITE
-    return settle_imprisoned(bet, Came.OWN if won else lost, played, loss)
+    return settle_imprisoned(bet, Came.OWN if won else lost, played)

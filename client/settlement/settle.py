@@ -110,6 +110,7 @@ def _round(body: Mapping[str, Any], rulebook: LoadedRulebook, *, void: bool) -> 
         maximum=stakes.get("maximum", 0),
         quarter_odds=rulebook.book.quarter_odds,
         rounding=rulebook.book.rounding,
+        prison_loss=rulebook.book.prison_loss,
     )
 
 

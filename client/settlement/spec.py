@@ -12,6 +12,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from dollyd.daemon.core.rulebook import PrisonLoss
+
 State: TypeAlias = Mapping[str, str | int]
 """What a bet carries from round to round, as JSON holds it; empty at first."""
 
@@ -108,6 +110,8 @@ class Round:
     quarter_odds: int = 0
     """Roulette: n to 1, a key of the whole rulebook. Offered only where the outcome has a `quarter`."""
     rounding: str = "down"
+    prison_loss: PrisonLoss = "three_in_a_row"
+    """Roulette: what loses an imprisoned stake among zeros, a key of the whole rulebook."""
 
 
 Rules: TypeAlias = Callable[[Bet, int, Round], Answer]

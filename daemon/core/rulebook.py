@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,11 @@ T = TypeVar("T")
 
 class RuleTextError(Exception):
     """A rulebook, layout or profile is not what its kind asks; the message names the key."""
+
+
+PrisonLoss: TypeAlias = Literal["three_in_a_row", "third_level"]
+"""What loses among zeros (rulebook 2.9, PRISON-A): the third in a row, as the text reads literally, or any
+zero that comes while two wins are needed. They differ after zero, zero, own chance, zero, zero."""
 
 
 class RuleText(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,6 +43,8 @@ class Rulebook(RuleText, frozen=True):
     """Roulette: n to 1 for quarters, which are offered only where the cloth shows them; 0 = never."""
     rounding: Literal["down", "half-up"] = "down"
     """How settlement rounds money to the minor unit."""
+    prison_loss: PrisonLoss = "three_in_a_row"
+    """Roulette: what loses an imprisoned stake among zeros."""
 
 
 class GameProfile(RuleText, frozen=True):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.tables import layout, roulette
 
-from dollyd.client.settlement.en_prison import Loss
-from dollyd.client.settlement.roulette import ROULETTE_BETS, roulette_bets
+from dollyd.client.settlement.roulette import ROULETTE_BETS
+from dollyd.client.settlement.rulebooks import load_rulebook
+from dollyd.client.settlement.settle import settle
 from dollyd.client.settlement.spec import Answer, Bet, Choice, Round, SettlementError, Verdict
 from dollyd.daemon.core.games.roulette import ROULETTE
 from dollyd.daemon.core.games.spec import Drawn
+from dollyd.daemon.core.rulebook import PrisonLoss
 
 RED = Bet("1", "roulette", "even_money", ("red",), 100)
 EVEN = replace(RED, selection=("even",))
@@ -22,12 +26,12 @@ VOID = "void"
 OWN, OPPOSITE, ZERO = "1", "2", "0"  # as red sees them
 
 
-def played(pocket: str, rule: str = "prison") -> Round:
+def played(pocket: str, rule: str = "prison", loss: PrisonLoss = "three_in_a_row") -> Round:
     rules = roulette("D")
     if pocket == VOID:
         return Round("roulette", "D", rules, {}, void=True, stake_policy="player_choice", zero_rule=rule)
     outcome = ROULETTE.outcome(Drawn((pocket,), rules, layout(rules.layout), ()))
-    return Round("roulette", "D", rules, outcome, zero_rule=rule)
+    return Round("roulette", "D", rules, outcome, zero_rule=rule, prison_loss=loss)
 
 
 def answers(
@@ -35,26 +39,25 @@ def answers(
     pockets: str,
     rule: str = "prison",
     choices: tuple[Choice, ...] = (),
-    loss: Loss = "three_in_a_row",
+    loss: PrisonLoss = "three_in_a_row",
 ) -> list[Answer]:
     """The answers of a bet to rounds one after the other, its state kept as JSON in between.
 
     Nothing must come after the answer that ends the bet. `choices`: the player's, round by round.
     """
-    game = roulette_bets(loss)
     given_answers: list[Answer] = []
     for number, pocket in enumerate(pockets.split()):
         assert all(answer.verdict is Verdict.STAYS for answer in given_answers)
         choice = choices[number] if number < len(choices) else Choice.NONE
         state = json.loads(json.dumps(dict(given_answers[-1].state))) if given_answers else {}
-        settle = game.on_void if pocket == VOID else game.settle
+        settle = ROULETTE_BETS.on_void if pocket == VOID else ROULETTE_BETS.settle
         given_answers.append(
-            settle(replace(bet, choice=choice, state=state), bet.stake, played(pocket, rule))
+            settle(replace(bet, choice=choice, state=state), bet.stake, played(pocket, rule, loss))
         )
     return given_answers
 
 
-def verdicts(bet: Bet, pockets: str, loss: Loss = "three_in_a_row") -> list[str]:
+def verdicts(bet: Bet, pockets: str, loss: PrisonLoss = "three_in_a_row") -> list[str]:
     return [answer.verdict.value for answer in answers(bet, pockets, loss=loss)]
 
 
@@ -114,7 +117,7 @@ def test_t18_an_imprisoned_even(pocket: str, last: Answer) -> None:
 @pytest.mark.parametrize(
     ("loss", "after_the_late_zeros"), [("three_in_a_row", "stays"), ("third_level", "loses")]
 )
-def test_prison_a_differs_at_the_second_late_zero_only(loss: Loss, after_the_late_zeros: str) -> None:
+def test_prison_a_differs_at_the_second_late_zero_only(loss: PrisonLoss, after_the_late_zeros: str) -> None:
     assert verdicts(RED, "0 0 1 0", loss) == ["stays"] * 4
     assert verdicts(RED, "0 0 1 0 0", loss) == [*["stays"] * 4, after_the_late_zeros]
     assert verdicts(RED, "0 0 0", loss)[-1] == "loses"
@@ -161,13 +164,31 @@ def test_a_state_that_cannot_be_is_refused(state: dict[str, str | int]) -> None:
     st.integers(1, 10**9),
     st.sampled_from(["three_in_a_row", "third_level"]),
 )
-def test_an_imprisoned_stake_never_brings_more_than_itself(tail: list[str], stake: int, loss: Loss) -> None:
-    game = roulette_bets(loss)
-    answer = game.settle(replace(RED, stake=stake), stake, played(ZERO))
+def test_an_imprisoned_stake_never_brings_more_than_itself(
+    tail: list[str], stake: int, loss: PrisonLoss
+) -> None:
+    answer = ROULETTE_BETS.settle(replace(RED, stake=stake), stake, played(ZERO))
     for pocket in tail:
         if answer.verdict is not Verdict.STAYS:
             break
-        settle = game.on_void if pocket == VOID else game.settle
-        answer = settle(replace(RED, stake=stake, state=answer.state), stake, played(pocket))
+        settle = ROULETTE_BETS.on_void if pocket == VOID else ROULETTE_BETS.settle
+        answer = settle(replace(RED, stake=stake, state=answer.state), stake, played(pocket, loss=loss))
     assert answer.paid in (0, stake)
     assert (answer.paid == stake) is (answer.verdict is Verdict.RETURNED)
+
+
+@pytest.mark.parametrize(
+    ("reading", "verdict"), [("", "stays"), ("three_in_a_row", "stays"), ("third_level", "loses")]
+)
+def test_prison_a_the_rulebook_says_which_reading_counts(tmp_path: Path, reading: str, verdict: str) -> None:
+    text = (Path(__file__).parents[3] / "config/rulebooks/fi-ray-2013-roulette.toml").read_text("utf-8")
+    file = tmp_path / "own.toml"
+    file.write_text((f'prison_loss = "{reading}"\n' if reading else "") + text)
+    book = load_rulebook(str(file))
+    late: Any = {"need": 2, "run": 1, "original": 100}  # after zero, zero, own chance, zero
+    bet = {"game": "roulette", "variant": "D", "zero_rule": "prison"}
+    setting = bet | {"rulebook": {"id": book.id, "digest": book.digest}}
+    outcome = played(ZERO).outcome
+    payload = {"v": 1, "kind": "result", "body": {"setting": setting, "outcome": outcome}}
+    (answer,) = settle(payload, [replace(RED, state=late)], book)
+    assert answer.verdict == verdict

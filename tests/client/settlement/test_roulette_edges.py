@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import TypeAlias
@@ -11,12 +12,12 @@ import pytest
 from tests.support.house_edge import chain_edge, edge
 from tests.support.tables import layout, roulette, rulebook
 
-from dollyd.client.settlement.en_prison import Loss
-from dollyd.client.settlement.roulette import ROULETTE_BETS, roulette_bets
+from dollyd.client.settlement.roulette import ROULETTE_BETS
 from dollyd.client.settlement.roulette_layout import CLOTHS
 from dollyd.client.settlement.spec import Bet, Choice, Round, Verdict
 from dollyd.daemon.core.games.roulette import ROULETTE
 from dollyd.daemon.core.games.spec import Drawn
+from dollyd.daemon.core.rulebook import PrisonLoss
 
 STAKE = 100
 EVEN_CHANCES = ("red", "black", "even", "odd", "1-18", "19-36")
@@ -122,14 +123,13 @@ Position: TypeAlias = tuple[tuple[str, str | int], ...]
 
 
 def prison_edge(
-    selection: str, rule: str, loss: Loss, choose: Callable[[Position], Choice] = lambda _: Choice.NONE
+    selection: str, rule: str, loss: PrisonLoss, choose: Callable[[Position], Choice] = lambda _: Choice.NONE
 ) -> Fraction:
     """The edge of an even chance under en prison, by the library's own states."""
-    game = roulette_bets(loss)
 
     def play(position: Position, played: Round) -> Position | Fraction:
         bet = Bet("1", "roulette", "even_money", (selection,), STAKE, dict(position), choose(position))
-        answer = game.settle(bet, STAKE, played)
+        answer = ROULETTE_BETS.settle(bet, STAKE, replace(played, prison_loss=loss))
         if answer.verdict is Verdict.STAYS:
             return tuple(answer.state.items())
         return Fraction(answer.paid - STAKE, STAKE)
@@ -158,7 +158,7 @@ def test_en_prison_in_both_readings(selection: str) -> None:
 
 @pytest.mark.parametrize("loss", ["three_in_a_row", "third_level"])
 @pytest.mark.parametrize("selection", EVEN_CHANCES)
-def test_both_rules_by_the_choice_of_the_player(selection: str, loss: Loss) -> None:
+def test_both_rules_by_the_choice_of_the_player(selection: str, loss: PrisonLoss) -> None:
     assert prison_edge(selection, "both", loss, half_at_once) == Fraction(1, 74)
     assert prison_edge(selection, "both", loss, prison_then_quarter) == Fraction(75, 5476)
     assert prison_edge(selection, "both", loss, always_prison) == prison_edge(selection, "prison", loss)
