@@ -21,6 +21,8 @@ from dollyd.daemon.core.events import (
     Defect,
     DrawUpdate,
     Event,
+    HostIncident,
+    PlayHalted,
     Restarted,
     Spoken,
     Tick,
@@ -64,7 +66,7 @@ class Op(StrEnum):
 
 
 _HOST_EVENTS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (*HOUSE_EVENTS, ClockStepped, Restarted)
+    kind.__name__: kind for kind in (*HOUSE_EVENTS, ClockStepped, Restarted, PlayHalted, HostIncident)
 }
 
 

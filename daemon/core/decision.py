@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from dollyd.daemon.core.events import GameRef
-from dollyd.daemon.core.games.spec import Drawn, Outcome
+from dollyd.daemon.core.events import GameRef, Original
+from dollyd.daemon.core.games.spec import Drawn, Outcome, Value
 from dollyd.daemon.core.record import (
+    Approval,
     BetsClosedBody,
     ClockBody,
+    CorrectionBody,
     Device,
     Evidence,
+    Finding,
     GapBody,
     IncidentBody,
+    Kind,
     Moment,
     Odds,
     ResultBody,
@@ -27,7 +31,7 @@ from dollyd.daemon.core.record import (
 )
 from dollyd.daemon.core.rules import Rule
 from dollyd.daemon.core.stamp import Stamp, iso_utc
-from dollyd.daemon.core.state import Missed, Round, Setup, Table, WitnessState
+from dollyd.daemon.core.state import Missed, Proposal, Round, Setup, Table, WitnessState
 
 
 def moment(at: Stamp) -> Moment:
@@ -50,7 +54,9 @@ def setting(setup: Setup) -> Setting:
     )
 
 
-def session(setup: Setup, event: str, by: str, opened: Stamp, at: Stamp) -> SessionBody:
+def session(
+    setup: Setup, event: str, by: str, opened: Stamp, at: Stamp, checks: dict[str, str] | None = None
+) -> SessionBody:
     """The table was opened, resumed or closed."""
     return SessionBody(
         event=event,
@@ -60,6 +66,7 @@ def session(setup: Setup, event: str, by: str, opened: Stamp, at: Stamp) -> Sess
         stakes=setup.stakes,
         opened_at=iso_utc(opened.utc_ns),
         closed_at=iso_utc(at.utc_ns) if event == "closed" else UNSET,
+        checks=checks or UNSET,
     )
 
 
@@ -172,6 +179,61 @@ def result(setup: Setup, table: Table, current: Round, at: Stamp) -> ResultBody:
     )
 
 
+def manual_result(
+    setup: Setup,
+    table: Table,
+    current: Round,
+    entered: Outcome,
+    reason: str,
+    approvals: list[Approval],
+    at: Stamp,
+) -> ResultBody:
+    """The outcome as two persons entered it; what the devices read stays in the evidence."""
+    return ResultBody(
+        setting=setting(setup),
+        gaming_date=setup.gaming_date(at.utc_ns),
+        stakes=setup.stakes,
+        outcome=entered,
+        odds=_odds(current),
+        mode="manual",
+        reason=reason,
+        approvals=approvals,
+        evidence=_evidence(setup, table, current),
+    )
+
+
+def corrected(setup: Setup, original: Original, value: Value) -> Outcome:
+    """All attributes of what really came in a round that is corrected."""
+    before = original.outcome_before
+    memory = setup.game.after(before) if before else ()
+    return setup.game.outcome(Drawn(value, setup.variant, setup.layout, memory, setup.quarters))
+
+
+def correction(
+    setup: Setup, original: Original, proposal: Proposal, approvals: list[Approval]
+) -> CorrectionBody:
+    """A published round is put right."""
+    if proposal.value:
+        outcome = corrected(setup, original, proposal.value)
+        after = Finding(kind=Kind.RESULT, outcome=outcome)
+    else:
+        policy = setup.rules.void_stake_policy
+        after = Finding(kind=Kind.VOID, rule="corrected", stake_policy=policy)
+    return CorrectionBody(
+        id=proposal.digest,
+        corrects=original.seq,
+        element="outcome" if after.kind == original.finding.kind else "verdict",
+        before=original.finding,
+        after=after,
+        setting=original.setting,
+        gaming_date=original.gaming_date,
+        stakes=original.stakes or UNSET,
+        odds=original.odds or UNSET,
+        reason=proposal.reason,
+        approvals=approvals,
+    )
+
+
 def void(setup: Setup, table: Table, current: Round, rule: Rule, at: Stamp) -> VoidBody:
     """The round does not count."""
     declared = current.declared
@@ -184,6 +246,8 @@ def void(setup: Setup, table: Table, current: Round, rule: Rule, at: Stamp) -> V
         gaming_date=setup.gaming_date(at.utc_ns),
         declared_by=declared.by if declared else UNSET,
         role=declared.role if declared else UNSET,
+        judged_by=(declared.judged_by if declared else "") or UNSET,
+        judged_role=(declared.judged_role if declared else "") or UNSET,
         odds=_odds(current),
         evidence=_evidence(setup, table, current),
     )

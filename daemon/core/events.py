@@ -5,9 +5,11 @@ A device speaks of *its* games (`GameRef`); the core binds one device game to on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
+
+from dollyd.daemon.core.record import Finding, Odds, Setting, Stakes
 
 
 class Flag(StrEnum):
@@ -175,6 +177,7 @@ class BetsClosed:
     game: GameRef | None = None
     round: int = 0
     """The round that a person meant, 0 = whichever is in progress."""
+    role: str = "dealer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +248,11 @@ class OddsFailed:
 
 @dataclass(frozen=True, slots=True)
 class TableOpened:
-    """The table is opened for play."""
+    """The table is opened for play. `checks`: what was checked before, by name, and how it was found."""
 
     by: str
+    role: str = "dealer"
+    checks: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,17 +260,20 @@ class TableClosed:
     """The table is closed."""
 
     by: str
+    role: str = "dealer"
 
 
 @dataclass(frozen=True, slots=True)
 class VoidDeclared:
-    """An entitled person declares the round in progress void."""
+    """An entitled person declares the round in progress void, by a judgement of their own or another's."""
 
     by: str
     role: str
     reason: str
     round: int = 0
     """The round that was meant, 0 = whichever is in progress."""
+    judged_by: str = ""
+    judged_role: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +283,7 @@ class Permitted:
     by: str
     round: int = 0
     """The round that was meant, 0 = whichever is in progress."""
+    role: str = "dealer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +303,7 @@ class Seated:
 
     by: str
     seats: tuple[str, ...]
+    role: str = "dealer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +311,7 @@ class ShooterDeclined:
     """The player whose turn it is passes the dice on (Tuplanoppa)."""
 
     by: str
+    role: str = "dealer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +319,15 @@ class Inspected:
     """What a rule wants inspected was found good, e.g. the ball that had left the wheel."""
 
     by: str
+    role: str = "dealer"
+
+
+@dataclass(frozen=True, slots=True)
+class NoneImprisoned:
+    """A person has made sure that no stake is imprisoned, so that the version may change (rulebook 2.9)."""
+
+    by: str
+    role: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +337,64 @@ class Confirmed:
     by: str
     round: int = 0
     """The round that was meant, 0 = whichever is in progress."""
+    role: str = "dealer"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultProposed:
+    """A person says what came, where the devices could not or were wrong. A second one must approve it.
+
+    `command`: the signed command itself; `digest`: SHA-256 of its exact bytes, by which it is approved.
+    """
+
+    by: str
+    role: str
+    command: str
+    digest: str
+    round: int
+    value: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """What the journal holds of a round that is to be corrected, the last correction of it included."""
+
+    seq: int
+    """The record that is corrected."""
+    finding: Finding
+    setting: Setting
+    gaming_date: str
+    stakes: Stakes | None = None
+    odds: Odds | None = None
+    outcome_before: dict[str, str | int | bool | list[str]] | None = None
+    """The result before it in the chain, from which the game's memory follows; None where there is none."""
+    newest: bool = False
+    """No later round has a result: what the game remembers from here on is corrected too."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionProposed:
+    """A person says that a published round was wrong; an empty value says that it is void."""
+
+    by: str
+    role: str
+    command: str
+    digest: str
+    round: int
+    value: tuple[str, ...]
+    reason: str
+    original: Original
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """A second person approves the proposal with this digest."""
+
+    by: str
+    role: str
+    command: str
+    proposal: str
 
 
 # --- the clock and the host ----------------------------------------------------------------------
@@ -339,6 +417,21 @@ class Restarted:
     """The daemon came up; `down_since_utc` is the time of the last record before."""
 
     down_since_utc: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlayHalted:
+    """The host lets no new round begin, and why; an empty `reason` lets play go on."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostIncident:
+    """Something of the host that is worth knowing and decides no round; `text` is for people."""
+
+    what: str
+    text: str
 
 
 DeviceEvent: TypeAlias = (
@@ -366,11 +459,16 @@ HouseEvent: TypeAlias = (
     | Seated
     | ShooterDeclined
     | Inspected
+    | NoneImprisoned
+    | ResultProposed
+    | CorrectionProposed
+    | Approved
 )
 ClockEvent: TypeAlias = Tick | ClockStepped | Restarted
+HostEvent: TypeAlias = PlayHalted | HostIncident
 Spoken: TypeAlias = DeviceEvent | HouseEvent
 """What a driver may tell: a dealer console is a device that speaks for people."""
-Event: TypeAlias = DeviceEvent | HouseEvent | ClockEvent
+Event: TypeAlias = DeviceEvent | HouseEvent | ClockEvent | HostEvent
 
 HOUSE_EVENTS: tuple[type[HouseEvent], ...] = (
     TableOpened,
@@ -383,4 +481,8 @@ HOUSE_EVENTS: tuple[type[HouseEvent], ...] = (
     Seated,
     ShooterDeclined,
     Inspected,
+    NoneImprisoned,
+    ResultProposed,
+    CorrectionProposed,
+    Approved,
 )

@@ -20,9 +20,11 @@ from dollyd.daemon.core.changes import (
 )
 from dollyd.daemon.core.effects import AskOdds, Effect, Emit, Stepped
 from dollyd.daemon.core.events import (
+    Approved,
     BetsClosed,
     ClockStepped,
     Confirmed,
+    CorrectionProposed,
     Defect,
     DeviceReady,
     DeviceTrouble,
@@ -31,14 +33,18 @@ from dollyd.daemon.core.events import (
     Ending,
     GameEnded,
     GameStarted,
+    HostIncident,
     Inspected,
+    NoneImprisoned,
     Observed,
     OddsDrawn,
     OddsFailed,
     Permitted,
+    PlayHalted,
     Reading,
     ReadingContradicted,
     Restarted,
+    ResultProposed,
     Seated,
     ShooterDeclined,
     TableClosed,
@@ -47,8 +53,9 @@ from dollyd.daemon.core.events import (
     Tick,
     VoidDeclared,
 )
+from dollyd.daemon.core.people import approved, correction_proposed, none_imprisoned, result_proposed
 from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import Stamp
+from dollyd.daemon.core.stamp import Stamp, iso_utc
 from dollyd.daemon.core.state import Betting, Declared, Draw, Mark, Setup, Table, WitnessState
 
 
@@ -72,7 +79,7 @@ def _order_refused(table: Table, what: str, by: str, meant: int) -> Stepped:
 
 
 def _table_opened(setup: Setup, table: Table, event: TableOpened, at: Stamp) -> Stepped:
-    body = decision.session(setup, "opened", event.by, at, at)
+    body = decision.session(setup, "opened", event.by, at, at, event.checks)
     return replace(table, open=True, opened_at=at), (Emit(Kind.SESSION, 0, body),)
 
 
@@ -83,6 +90,9 @@ def _table_closed(setup: Setup, table: Table, event: TableClosed, at: Stamp) -> 
 
 def _restarted(setup: Setup, table: Table, event: Restarted, at: Stamp) -> Stepped:
     effects: list[Effect] = [Emit(Kind.GAP, 0, decision.downtime(event.down_since_utc))]
+    if iso_utc(at.utc_ns) < event.down_since_utc:  # texts of one length: compared, never subtracted
+        text = "the clock shows an earlier time than the last record; the order is that of seq"
+        effects.append(_incident(table, "clock-behind-journal", text, last_utc=event.down_since_utc))
     if table.open:
         table = replace(table, opened_at=table.opened_at or at)
         body = decision.session(setup, "resumed", "dollyd", table.opened_at or at, at)
@@ -124,7 +134,7 @@ def _game_started(setup: Setup, table: Table, event: GameStarted, at: Stamp) -> 
     current = table.round
     if event.game.device not in (*setup.witnesses, *setup.supporters):
         return table, ()
-    if current is None and not event.joined and not event.told_at_end and not table.inspection:
+    if table.may_open and not event.joined and not event.told_at_end:
         return open_round(setup, table, (WitnessState(event.game),), at)
     if current and not current.unresolved and not event.joined:
         if all(w.game.device != event.game.device for w in current.witnesses):
@@ -213,7 +223,7 @@ def _bets_closed(setup: Setup, table: Table, event: BetsClosed, at: Stamp) -> St
     if _of_another_round(table, event):
         return _order_refused(table, "no-more-bets", event.by, event.round)
     opened: tuple[Effect, ...] = ()
-    if table.round is None and event.game is None and not table.inspection:
+    if table.may_open and event.game is None:
         # At a table whose devices do not tell of a round's begin, the announcement does.
         table, opened = open_round(setup, table, (), at)
     current = table.round
@@ -257,10 +267,11 @@ def _odds_failed(_setup: Setup, table: Table, event: OddsFailed, _at: Stamp) -> 
 def _void_declared(setup: Setup, table: Table, event: VoidDeclared, _at: Stamp) -> Stepped:
     if _of_another_round(table, event):
         return _order_refused(table, "void", event.by, event.round)
-    if event.role not in setup.rules.void_declarers:
-        text = f"role {event.role} may not declare a void of this game"
+    if event.judged_role and event.judged_role not in setup.rules.void_judges:
+        text = f"role {event.judged_role} may not judge that a round of this game is void"
         return table, (_incident(table, "void-refused", text, by=event.by),)
-    return with_round(table, declared=Declared(event.by, event.role, event.reason)), ()
+    declared = Declared(event.by, event.role, event.reason, event.judged_by, event.judged_role)
+    return with_round(table, declared=declared), ()
 
 
 def _confirmed(setup: Setup, table: Table, event: Confirmed, at: Stamp) -> Stepped:
@@ -293,9 +304,6 @@ def _throw_rejected(setup: Setup, table: Table, event: ThrowRejected, _at: Stamp
     if current is None or not setup.game.throws or current.draw is Draw.NOT_STARTED:
         text = "there is no throw to reject"
         return table, (_incident(table, "rejection-refused", text, by=event.by),)
-    if event.role not in setup.rules.void_declarers:
-        text = f"role {event.role} may not reject a throw of this game"
-        return table, (_incident(table, "rejection-refused", text, by=event.by),)
     rejected = Declared(event.by, event.role, event.reason)
     return with_round(table, throw=replace(current.throw, rejected=rejected)), ()
 
@@ -311,11 +319,26 @@ def _shooter_declined(setup: Setup, table: Table, _event: ShooterDeclined, _at: 
     return replace(table, memory=setup.game.declined(table.memory)), ()
 
 
-# --- time ----------------------------------------------------------------------------------------
+# --- time and the host ---------------------------------------------------------------------------
 
 
 def _clock_stepped(_setup: Setup, table: Table, event: ClockStepped, _at: Stamp) -> Stepped:
     return table, (Emit(Kind.CLOCK, 0, decision.clock_step(event.step_ns)),)
+
+
+def _play_halted(_setup: Setup, table: Table, event: PlayHalted, _at: Stamp) -> Stepped:
+    if event.reason == table.halted:
+        return table, ()
+    if event.reason:
+        text = "no new round is opened; one in progress is played to its end"
+        incident = _incident(table, "play-halted", text, reason=event.reason)
+    else:
+        incident = _incident(table, "play-resumed", "new rounds are opened again", reason=table.halted)
+    return replace(table, halted=event.reason), (incident,)
+
+
+def _host_incident(_setup: Setup, table: Table, event: HostIncident, _at: Stamp) -> Stepped:
+    return table, (_incident(table, event.what, event.text),)
 
 
 def _tick(_setup: Setup, table: Table, _event: Tick, _at: Stamp) -> Stepped:
@@ -327,6 +350,10 @@ HANDLERS: dict[type, Callable[[Setup, Table, Any, Stamp], Stepped]] = {
     TableClosed: _table_closed,
     Restarted: _restarted,
     Inspected: _inspected,
+    NoneImprisoned: none_imprisoned,
+    ResultProposed: result_proposed,
+    CorrectionProposed: correction_proposed,
+    Approved: approved,
     DeviceReady: _device_ready,
     DeviceTrouble: _device_trouble,
     GameStarted: _game_started,
@@ -346,6 +373,8 @@ HANDLERS: dict[type, Callable[[Setup, Table, Any, Stamp], Stepped]] = {
     Seated: _seated,
     ShooterDeclined: _shooter_declined,
     ClockStepped: _clock_stepped,
+    PlayHalted: _play_halted,
+    HostIncident: _host_incident,
     Tick: _tick,
 }
 """One function an event; `round.ACCEPTS` says in which phases it is called."""

@@ -161,6 +161,17 @@ class Evidence(_Part, frozen=True, kw_only=True):
     capture: Capture | UnsetType = UNSET
 
 
+class Approval(_Part, frozen=True, kw_only=True):
+    """One of the two persons behind a decision by hand.
+
+    `command` is the signed command, exact bytes: every verifier checks it again.
+    """
+
+    operator: str
+    role: str
+    command: str
+
+
 class SessionBody(_Part, frozen=True, kw_only=True):
     """The table was `opened`, `resumed` after a restart, or `closed` (rulebook 2.11)."""
 
@@ -171,6 +182,8 @@ class SessionBody(_Part, frozen=True, kw_only=True):
     stakes: Stakes
     opened_at: str
     closed_at: str | UnsetType = UNSET
+    checks: dict[str, str] | UnsetType = UNSET
+    """What was checked before the table was opened, by name, and how it was found."""
 
 
 class RoundBody(_Part, frozen=True, kw_only=True):
@@ -188,7 +201,7 @@ class BetsClosedBody(_Part, frozen=True, kw_only=True):
 
 
 class ResultBody(_Part, frozen=True, kw_only=True):
-    """The outcome that counts."""
+    """The outcome that counts. `mode`: `auto`, or `manual` where two persons entered it."""
 
     setting: Setting
     gaming_date: str
@@ -196,6 +209,10 @@ class ResultBody(_Part, frozen=True, kw_only=True):
     outcome: dict[str, str | int | bool | list[str]]
     odds: Odds | UnsetType = UNSET
     mode: str
+    reason: str | UnsetType = UNSET
+    """Why it was entered by hand."""
+    approvals: list[Approval] | UnsetType = UNSET
+    """The two persons, the one who proposed first."""
     evidence: Evidence
 
 
@@ -211,6 +228,9 @@ class VoidBody(_Part, frozen=True, kw_only=True):
     gaming_date: str
     declared_by: str | UnsetType = UNSET
     role: str | UnsetType = UNSET
+    judged_by: str | UnsetType = UNSET
+    """Who found that the round does not count, where that was another person."""
+    judged_role: str | UnsetType = UNSET
     odds: Odds | UnsetType = UNSET
     """A void round consumes its draw of the odds table (rulebook 2.8)."""
     evidence: Evidence
@@ -241,6 +261,38 @@ class UnresolvedBody(_Part, frozen=True, kw_only=True):
     gaming_date: str
     odds: Odds | UnsetType = UNSET
     evidence: Evidence
+
+
+class Finding(_Part, frozen=True, kw_only=True):
+    """How a round ended: a `result` with its outcome, or a `void` by a rule."""
+
+    kind: str
+    outcome: dict[str, str | int | bool | list[str]] | UnsetType = UNSET
+    rule: str | UnsetType = UNSET
+    stake_policy: str | UnsetType = UNSET
+
+
+class CorrectionBody(_Part, frozen=True, kw_only=True):
+    """A published round was wrong: the physical outcome wins (rulebook 12.1: B.3.2, 4.18.5 c).
+
+    The record that it corrects stays as it is. Settlement takes back what it did by `before` and settles by
+    `after`, under the setting, stakes and odds table of the round.
+    """
+
+    id: str
+    """SHA-256 of the proposal, which both persons signed."""
+    corrects: int
+    """`seq` of the record corrected, in this chain."""
+    element: str
+    """`outcome`, or `verdict` where a result becomes a void or a void a result."""
+    before: Finding
+    after: Finding
+    setting: Setting
+    gaming_date: str
+    stakes: Stakes | UnsetType = UNSET
+    odds: Odds | UnsetType = UNSET
+    reason: str
+    approvals: list[Approval]
 
 
 class IncidentBody(_Part, frozen=True, kw_only=True):
@@ -304,6 +356,7 @@ Body: TypeAlias = (
     | VoidBody
     | ThrowRejectedBody
     | UnresolvedBody
+    | CorrectionBody
     | IncidentBody
     | GapBody
     | KeyBody
@@ -319,6 +372,7 @@ BODIES: dict[Kind, type[Struct]] = {
     Kind.VOID: VoidBody,
     Kind.THROW_REJECTED: ThrowRejectedBody,
     Kind.UNRESOLVED: UnresolvedBody,
+    Kind.CORRECTION: CorrectionBody,
     Kind.INCIDENT: IncidentBody,
     Kind.GAP: GapBody,
     Kind.KEY: KeyBody,

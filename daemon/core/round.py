@@ -11,12 +11,15 @@ from dataclasses import replace
 from enum import StrEnum
 
 from dollyd.daemon.core import decision
+from dollyd.daemon.core.authority import entitled
 from dollyd.daemon.core.changes import final, next_throw, tell_missed, with_round
 from dollyd.daemon.core.effects import AskOdds, Effect, Emit, Stepped
 from dollyd.daemon.core.events import (
+    Approved,
     BetsClosed,
     ClockStepped,
     Confirmed,
+    CorrectionProposed,
     DeviceReady,
     DeviceTrouble,
     DrawStarted,
@@ -25,14 +28,19 @@ from dollyd.daemon.core.events import (
     Flag,
     GameEnded,
     GameStarted,
+    HostIncident,
+    HouseEvent,
     Inspected,
+    NoneImprisoned,
     Observed,
     OddsDrawn,
     OddsFailed,
     Permitted,
+    PlayHalted,
     Reading,
     ReadingContradicted,
     Restarted,
+    ResultProposed,
     Seated,
     ShooterDeclined,
     TableClosed,
@@ -74,10 +82,15 @@ _ALWAYS: frozenset[type] = frozenset(
         ClockStepped,
         Tick,
         Restarted,
+        PlayHalted,
+        HostIncident,
         ReadingContradicted,
         OddsFailed,
         Seated,
         Inspected,
+        NoneImprisoned,
+        CorrectionProposed,
+        Approved,
     }
 )
 _GAME: frozenset[type] = frozenset({GameStarted, DrawUpdate, GameEnded, Observed, OddsDrawn})
@@ -88,18 +101,34 @@ ACCEPTS: dict[Phase, frozenset[type]] = {
     Phase.WAITING: _ALWAYS | {TableClosed, GameStarted, BetsClosed, ShooterDeclined},
     Phase.BETS_OPEN: _ALWAYS | _GAME | _THROW | {DrawStarted, BetsClosed, Reading},
     Phase.SPINNING: _ALWAYS | _GAME | _THROW | {BetsClosed, Reading, VoidDeclared},
-    Phase.NO_MORE_BETS: _ALWAYS | _GAME | _THROW | {DrawStarted, Reading, VoidDeclared},
-    Phase.AT_REST: _ALWAYS | _GAME | {BetsClosed, Confirmed, Reading, ThrowRejected, VoidDeclared},
-    Phase.BLOCKED: _ALWAYS | {GameStarted, VoidDeclared},
+    Phase.NO_MORE_BETS: _ALWAYS | _GAME | _THROW | {DrawStarted, Reading, ResultProposed, VoidDeclared},
+    Phase.AT_REST: _ALWAYS
+    | _GAME
+    | {BetsClosed, Confirmed, Reading, ResultProposed, ThrowRejected, VoidDeclared},
+    Phase.BLOCKED: _ALWAYS | {GameStarted, ResultProposed, VoidDeclared},
 }
 """Events that change something, by phase. Anything else is late or out of place and changes nothing; what a
 person asked in vain becomes an incident."""
 
-_ASKED_IN_VAIN: dict[type, str] = {
-    VoidDeclared: "void-refused",
-    Confirmed: "confirmation-refused",
-    ThrowRejected: "rejection-refused",
+ORDERS: dict[type, str] = {
+    TableOpened: "opening",
+    TableClosed: "closing",
+    BetsClosed: "no-more-bets",
+    VoidDeclared: "void",
+    Confirmed: "confirmation",
+    Permitted: "permission",
+    ThrowRejected: "rejection",
+    Seated: "seats",
+    ShooterDeclined: "decline",
+    Inspected: "inspection",
+    NoneImprisoned: "none-imprisoned",
+    ResultProposed: "manual-result",
+    CorrectionProposed: "correction",
+    Approved: "approval",
 }
+"""What people may ask, by the name under which it is refused."""
+_SAID_AGAIN = frozenset({BetsClosed, Seated})
+"""Orders that may be repeated: a wheel calls no more bets, and the dealer does so too."""
 
 
 def phase(table: Table) -> Phase:
@@ -126,13 +155,17 @@ def step(setup: Setup, table: Table, event: Event, at: Stamp) -> Stepped:
     """
     missed_before = table.missed.count > 0
     table, due = (table, ()) if isinstance(event, Restarted) else _judge_what_is_due(setup, table, at)
-    if type(event) in ACCEPTS[phase(table)]:
+    effects: tuple[Effect, ...] = ()
+    if isinstance(event, HouseEvent) and (why := _not_entitled(setup, event)):
+        effects = due + _refused(table, event, why)
+    elif type(event) in ACCEPTS[phase(table)]:
         before = table
         table, effects = HANDLERS[type(event)](setup, table, event, at)
         table, verdict = (table, ()) if table is before else _judge(setup, table, at)
-        effects = due + effects + verdict
+        in_vain = () if effects or verdict or table != before else _in_vain(table, event)
+        effects = due + effects + verdict + in_vain
     else:
-        effects = due + _refused(table, event)
+        effects = due + _in_vain(table, event)
     return tell_missed(table, effects) if missed_before else (table, effects)
 
 
@@ -157,12 +190,22 @@ def deadline_ns(setup: Setup, table: Table) -> int | None:
     return min(due, default=None)
 
 
-def _refused(table: Table, event: Event) -> tuple[Effect, ...]:
-    if not isinstance(event, VoidDeclared | Confirmed | ThrowRejected):
+def _not_entitled(setup: Setup, order: HouseEvent) -> str:
+    """Why a person may not ask this, empty where they may."""
+    if entitled(type(order), order.role, setup.rules):
+        return ""
+    return f"role {order.role} may not do this in this game"
+
+
+def _in_vain(table: Table, event: Event) -> tuple[Effect, ...]:
+    """What a person asked at the wrong time is told; what may be said twice is not."""
+    if not isinstance(event, HouseEvent) or type(event) in _SAID_AGAIN:
         return ()
-    body = decision.incident(
-        _ASKED_IN_VAIN[type(event)], f"not possible in phase {phase(table)}", details={"by": event.by}
-    )
+    return _refused(table, event, f"not possible in phase {phase(table)}")
+
+
+def _refused(table: Table, event: HouseEvent, why: str) -> tuple[Effect, ...]:
+    body = decision.incident(f"{ORDERS[type(event)]}-refused", why, details={"by": event.by})
     return (Emit(Kind.INCIDENT, table.number, body),)
 
 
@@ -207,6 +250,7 @@ def _result(case: Case) -> Stepped:
     table = replace(
         table,
         memory=setup.game.after(result.outcome),
+        manual=False,
         wheel_direction=case.wheel_direction or table.wheel_direction,
     )
     return final(table), (Emit(Kind.RESULT, current.number, result, captured=True),)

@@ -73,6 +73,20 @@ class GameProfile(RuleText, frozen=True):
     bets_close: Literal["announced", "draw-start"] = "announced"
     """What closes the bets: the announcement, or, where none is made, the start of the draw (rulebook G5)."""
     void_declarers: frozenset[Literal["dealer", "inspector", "pit-boss"]] = frozenset({"dealer"})
+    void_judges: frozenset[Literal["dealer", "inspector", "pit-boss"]] = frozenset(
+        {"dealer", "inspector", "pit-boss"}
+    )
+    """Who may judge that a round does not count, where another declares it."""
+    manual_by: frozenset[Literal["dealer", "inspector", "pit-boss"]] = frozenset(
+        {"dealer", "inspector", "pit-boss"}
+    )
+    """Who may propose or approve a result by hand or a correction; one of the two is a supervisor."""
+    two_person_window_s: int = 300
+    """How long a proposal waits for the second person."""
+    operator_session_s: int = 300
+    """How long a badge on the console counts without a key (rulebook 12.1: C.6.5 d)."""
+    badge_required: bool = False
+    """A key on the console counts only with a badge that is known."""
     void_until: Literal["confirmed", "settled"] = "confirmed"
     void_stake_policy: Literal["player_choice", "returned", "carried", "unstated"] = "unstated"
     hold_ms: int = 0

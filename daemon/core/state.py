@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from dollyd.daemon.core.events import DrawFacts, Ending, GameRef, OddsDrawn
+from dollyd.daemon.core.events import DrawFacts, Ending, GameRef, OddsDrawn, Original
 from dollyd.daemon.core.games.spec import Game, Memory
 from dollyd.daemon.core.record import Named, Stakes
 from dollyd.daemon.core.rulebook import GameProfile
@@ -120,6 +120,24 @@ class Declared:
     by: str
     role: str
     reason: str
+    judged_by: str = ""
+    judged_role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What one person has proposed and a second one has not approved yet."""
+
+    by: str
+    role: str
+    command: str
+    digest: str
+    round: int
+    value: tuple[str, ...]
+    reason: str
+    at: Stamp
+    original: Original | None = None
+    """Of a correction, None for the result of the round in progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +174,8 @@ class Round:
     interrupted: bool = False
     """The daemon restarted in mid-round."""
     declared: Declared | None = None
+    entered: Mark | None = None
+    """A person has entered what came: from then on people decide."""
     early_draw: bool = False
     """The draw started before no more bets where the profile forbids it."""
     throw: Throw = field(default_factory=Throw)
@@ -212,10 +232,27 @@ class Table:
     """Monotonic times of the rounds opened within the last hour, where the profile limits the pace."""
     inspection: str = ""
     """Why something must be inspected before the next round, empty where nothing must."""
+    halted: str = ""
+    """Why the host lets no new round begin, empty where it does."""
+    proposal: Proposal | None = None
+    """The last one, until it is approved; it counts for as long as the profile says."""
+    manual: bool = False
+    """The last round that counted was decided by people."""
     missed: Missed = field(default_factory=Missed)
     devices: tuple[DeviceView, ...] = ()
 
     @property
     def blocked(self) -> str:
-        """The rule that blocks the table, empty where play may go on."""
-        return self.round.unresolved.by if self.round and self.round.unresolved else ""
+        """The rule or the trouble of the host that blocks the table, empty where play may go on."""
+        return self.round.unresolved.by if self.round and self.round.unresolved else self.halted
+
+    @property
+    def mode(self) -> str:
+        """`manual` where people decide the round in progress, or decided the one before it; else `auto`."""
+        entered = self.round is not None and self.round.entered is not None
+        return "manual" if self.manual or entered else "auto"
+
+    @property
+    def may_open(self) -> bool:
+        """Whether nothing stands against a new round."""
+        return self.round is None and not self.inspection and not self.halted

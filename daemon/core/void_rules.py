@@ -218,6 +218,12 @@ DOUBT_RULES: tuple[Rule, ...] = (
     Rule(
         "restart-in-mid-round", _NO_GUESS, "the daemon restarted in mid-round", lambda c: c.round.interrupted
     ),
+    Rule(
+        "entered-by-hand",
+        "GLI-19 4.18.4 d: a manual operation mode for wrong reads",
+        "a person has entered what came: the devices no longer decide",
+        lambda case: case.round.entered is not None,
+    ),
     _defect_rule(Defect.WRONG_DEVICE, "the device is not the one that is bound to this table"),
     _defect_rule(Defect.JOINED_MID_GAME, "the game was under way when we came"),
     _defect_rule(Defect.STALE_FRAMES, "the draw was heard faster than it can be made: old frames"),

@@ -16,11 +16,15 @@ from dollyd.daemon.core.record import (
     FINAL_KINDS,
     NO_PREVIOUS,
     VERSION,
+    Approval,
     BetsClosedBody,
     Capture,
+    CheckpointBody,
     ClockBody,
+    CorrectionBody,
     Device,
     Evidence,
+    Finding,
     GapBody,
     IncidentBody,
     KeyBody,
@@ -73,6 +77,10 @@ EVIDENCE = Evidence(
     ],
     capture=Capture(digest="cd" * 32, lines=80),
 )
+APPROVALS = [
+    Approval(operator="d7", role="dealer", command="{}"),
+    Approval(operator="p1", role="pit-boss", command="{}"),
+]
 FULL: dict[Kind, Struct] = {
     Kind.SESSION: SessionBody(
         event="closed",
@@ -82,6 +90,7 @@ FULL: dict[Kind, Struct] = {
         stakes=STAKES,
         opened_at=WHEN.utc,
         closed_at=WHEN.utc,
+        checks={"level": "good"},
     ),
     Kind.ROUND: RoundBody(game_ref="wheel/s/001", opened=WHEN),
     Kind.BETS_CLOSED: BetsClosedBody(by="wheel", closed=WHEN),
@@ -91,7 +100,9 @@ FULL: dict[Kind, Struct] = {
         stakes=STAKES,
         outcome={"pocket": "00", "wheel_index": 19, "seats": ["1", "3"], "pair": True},
         odds=ODDS,
-        mode="auto",
+        mode="manual",
+        reason="the sensor was dead",
+        approvals=APPROVALS,
         evidence=EVIDENCE,
     ),
     Kind.VOID: VoidBody(
@@ -103,6 +114,8 @@ FULL: dict[Kind, Struct] = {
         gaming_date="2026-11-29",
         declared_by="d7",
         role="dealer",
+        judged_by="i2",
+        judged_role="inspector",
         odds=ODDS,
         evidence=EVIDENCE,
     ),
@@ -121,6 +134,19 @@ FULL: dict[Kind, Struct] = {
     Kind.UNRESOLVED: UnresolvedBody(
         rule="data-gap", text="t", setting=SETTING, gaming_date="2026-11-29", odds=ODDS, evidence=EVIDENCE
     ),
+    Kind.CORRECTION: CorrectionBody(
+        id="ab" * 32,
+        corrects=7,
+        element="verdict",
+        before=Finding(kind="result", outcome={"pocket": "17"}),
+        after=Finding(kind="void", rule="corrected", stake_policy="player_choice"),
+        setting=SETTING,
+        gaming_date="2026-11-29",
+        stakes=STAKES,
+        odds=ODDS,
+        reason="the video",
+        approvals=APPROVALS,
+    ),
     Kind.INCIDENT: IncidentBody(what="relaunch", device="wheel", text="t", details={"by": "d7"}),
     Kind.GAP: GapBody(cause="daemon-down", games=["wheel/s/001"], count=1, since_utc=WHEN.utc),
     Kind.KEY: KeyBody(
@@ -130,6 +156,7 @@ FULL: dict[Kind, Struct] = {
         previous_chain="a" * 32,
         previous_seq=4,
     ),
+    Kind.CHECKPOINT: CheckpointBody(reason="hourly", seq=9, head="ab" * 32, finals=2),
     Kind.CLOCK: ClockBody(step_ns=-5),
 }
 """One body of each kind with every field set."""
@@ -251,7 +278,9 @@ def test_a_result_in_its_exact_bytes() -> None:
         '"stakes":{"minimum":100,"maximum":100000,"currency":"EUR"},'
         '"outcome":{"pocket":"00","wheel_index":19,"seats":["1","3"],"pair":true},'
         '"odds":{"table":2,"device":"odds","counter":9,"nonce":"0000000000000000",'
-        '"proof":"FFFFFFFFFFFFFFFF","drawn":WHEN},"mode":"auto",'
+        '"proof":"FFFFFFFFFFFFFFFF","drawn":WHEN},"mode":"manual","reason":"the sensor was dead",'
+        '"approvals":[{"operator":"d7","role":"dealer","command":"{}"},'
+        '{"operator":"p1","role":"pit-boss","command":"{}"}],'
         '"evidence":{"game_ref":"wheel/s/001","times":{"opened":WHEN,"bets_closed":WHEN,'
         '"draw_started":WHEN,"at_rest":WHEN,"confirmed":WHEN},"bets_closed_by":"wheel",'
         '"confirmed_by":"auto","devices":[{"name":"wheel","driver":"cammegh-ss2","role":"wheel",'

@@ -229,10 +229,10 @@ def test_t33_a_ball_that_leaves_the_wheel_is_void_and_wants_an_inspection() -> N
     assert [body.games for body in play.bodies(Kind.GAP)] == [["wheel/s1/002"]], "what was played meanwhile"
 
 
-def test_t33_an_inspection_that_nobody_asked_for_is_nothing() -> None:
+def test_t33_an_inspection_that_nobody_asked_for_is_told_and_changes_nothing() -> None:
     play = Play(us_sd()).open()
     play.tell(Inspected("d1"))
-    assert play.kinds == [Kind.SESSION]
+    assert play.kinds == [Kind.SESSION, Kind.INCIDENT]
 
 
 @pytest.mark.parametrize("game_of", [game(), SEEN], ids=["the-reader", "the-detector"])

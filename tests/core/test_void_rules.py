@@ -43,6 +43,7 @@ VOID_IDS = [
 ]
 DOUBT_IDS = [
     "restart-in-mid-round",
+    "entered-by-hand",
     "wrong-device",
     "joined-mid-game",
     "stale-frames",
@@ -215,6 +216,7 @@ VOID_PAIRS = [
 
 DOUBT_PAIRS = [
     Pair("restart-in-mid-round", a_round(interrupted=True), a_round()),
+    Pair("entered-by-hand", a_round(entered=Mark("d1", START)), a_round()),
     *(
         Pair(str(defect), spoilt(defect), spoilt(other))
         for defect, other in zip(Defect, [*list(Defect)[1:], next(iter(Defect))], strict=True)

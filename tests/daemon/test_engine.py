@@ -15,18 +15,26 @@ from tests.support.tlp_lines import Speaker, setup_of
 from tests.support.wheel_lines import Game
 
 from dollyd.daemon import engine as engine_module
+from dollyd.daemon.core import decision
 from dollyd.daemon.core.events import (
     HOUSE_EVENTS,
+    Approved,
     BetsClosed,
     ClockStepped,
     Confirmed,
+    CorrectionProposed,
     DrawStarted,
     Event,
     GameStarted,
+    HostIncident,
     Inspected,
+    NoneImprisoned,
+    Original,
     Permitted,
+    PlayHalted,
     Reading,
     Restarted,
+    ResultProposed,
     Seated,
     ShooterDeclined,
     TableClosed,
@@ -34,7 +42,7 @@ from dollyd.daemon.core.events import (
     ThrowRejected,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.record import Finding, Kind, Stakes
 from dollyd.daemon.core.round import Phase, phase, step
 from dollyd.daemon.core.state import Setup, Table
 from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house, line_of
@@ -197,6 +205,14 @@ def test_a_void_after_a_long_block_has_a_short_capture_that_still_derives_it() -
 
 # --- inputs ------------------------------------------------------------------------------------------------
 
+ORIGINAL = Original(
+    7,
+    Finding(kind="result", outcome={"pocket": "17"}),
+    decision.setting(make_setup("A")),
+    "2026-11-29",
+    Stakes(minimum=1, maximum=2, currency="EUR"),
+    outcome_before={"pocket": "0", "zeros_in_a_row": 1},
+)
 HOUSE: list[Event] = [
     TableOpened("d1"),
     TableClosed("d1"),
@@ -209,13 +225,26 @@ HOUSE: list[Event] = [
     Seated("d1", ("1", "3")),
     ShooterDeclined("d1"),
     Inspected("d1"),
+    TableOpened("d1", "dealer", {"level": "true"}),
+    NoneImprisoned("p1", "pit-boss"),
+    ResultProposed("d1", "dealer", "{}", "ab", 1, ("17",), "the sensor is dead"),
+    CorrectionProposed("d1", "dealer", "{}", "ab", 1, (), "video", ORIGINAL),
+    Approved("p1", "pit-boss", "{}", "ab"),
     ClockStepped(-5),
     Restarted("2026-11-29T18:41:20Z"),
+    PlayHalted("disk-full"),
+    HostIncident("captures-stopped", "the disk is nearly full"),
 ]
 
 
 def test_every_house_event_has_its_case_here() -> None:
-    assert {type(event) for event in HOUSE} == {*HOUSE_EVENTS, ClockStepped, Restarted}
+    assert {type(event) for event in HOUSE} == {
+        *HOUSE_EVENTS,
+        ClockStepped,
+        Restarted,
+        PlayHalted,
+        HostIncident,
+    }
 
 
 @pytest.mark.parametrize("event", HOUSE, ids=lambda event: type(event).__name__)
