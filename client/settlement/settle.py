@@ -53,7 +53,7 @@ def read_round(record_payload: Mapping[str, Any], rulebook: LoadedRulebook) -> R
     """What settlement needs of a verified record. Raises `SettlementError`."""
     kind = record_payload.get("kind")
     if kind == Kind.CORRECTION:
-        raise SettlementError("corrections are not settled yet: settle what it says, then use `resettle`")
+        raise SettlementError("a correction has two rounds, before and after: use `settle_correction`")
     if kind not in (Kind.RESULT, Kind.VOID):
         raise SettlementError(f"a record of kind {kind!r} settles nothing; only result and void do")
     if record_payload.get("v") != VERSION:
@@ -167,16 +167,46 @@ def resettle(original: list[Answer], corrected: list[Answer]) -> list[Adjustment
     return [Adjustment(bet, answer, after[bet]) for bet, answer in before.items()]
 
 
+def findings(correction: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What a correction takes away and what it puts there, as payloads of final records.
+
+    Raises `SettlementError` for a record that is no correction.
+    """
+    try:
+        body = correction["body"]
+        common = {key: body[key] for key in ("setting", "gaming_date", "stakes", "odds") if key in body}
+        before, after = (
+            {**correction, "kind": finding["kind"], "body": common | finding}
+            for finding in (body["before"], body["after"])
+        )
+    except (KeyError, TypeError) as error:
+        raise SettlementError(f"the record has not the form of a correction: {error}") from error
+    return before, after
+
+
+def settle_correction(
+    correction: Mapping[str, Any], bets: Iterable[Bet], rulebook: LoadedRulebook
+) -> list[Adjustment]:
+    """Settle the bets of a corrected round again: both answers of each bet, and what it gets or gives back.
+
+    `bets` are those of the round as they were when it was played, states and choices included. Raises
+    `SettlementError` as `settle` does.
+    """
+    placed = list(bets)
+    before, after = findings(correction)
+    return resettle(settle(before, placed, rulebook), settle(after, placed, rulebook))
+
+
 def last_results(records: Iterable[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
     """The last `count` valid results among payloads of verified records, oldest first (rulebook G11).
 
-    Voids are skipped: they neither extend nor break a run. A later final record of a round supersedes the
-    earlier one at its place. Raises `SettlementError` at a correction, which is not read yet.
+    Voids are skipped: they neither extend nor break a run. A correction stands at the place of the record
+    that it corrects, as the final record that it puts there (`findings`).
     """
     finals: dict[tuple[str, int], Mapping[str, Any]] = {}
     for record in records:
         if record["kind"] == Kind.CORRECTION:
-            raise SettlementError(f"record {record['seq']} is a correction, which is not read yet")
+            finals[record["chain"], record["round"]] = findings(record)[1]
         if record["kind"] in (Kind.RESULT, Kind.VOID):
             finals[record["chain"], record["round"]] = record
     results = [record for record in finals.values() if record["kind"] == Kind.RESULT]

@@ -18,7 +18,15 @@ from dollyd.client.settlement.rulebooks import (
     rulebook_of_digest,
     shipped_rulebooks,
 )
-from dollyd.client.settlement.settle import BETS, carried, last_results, read_round, resettle, settle
+from dollyd.client.settlement.settle import (
+    BETS,
+    carried,
+    last_results,
+    read_round,
+    resettle,
+    settle,
+    settle_correction,
+)
 from dollyd.client.settlement.spec import Answer, Bet, SettlementError, Verdict
 from dollyd.daemon.cli import application
 from dollyd.daemon.core.games import GAMES
@@ -204,6 +212,26 @@ def test_a_correction_shows_what_is_taken_back_and_what_counts() -> None:
     assert [a.difference for a in resettle(right, wrong)] == [-200, -3600]
 
 
+def correction(after: dict[str, Any], round_number: int = 7) -> dict[str, Any]:
+    wrong = {"kind": "result", "outcome": RED_NUMBER | {"pocket": "15", "colour": "black"}}
+    stakes = {"minimum": 50, "maximum": 1000, "currency": "EUR"}
+    return payload("correction", body(before=wrong, after=after, stakes=stakes), round_number)
+
+
+def test_a_correction_record_settles_its_round_again() -> None:
+    right = correction({"kind": "result", "outcome": RED_NUMBER})
+    adjustments = settle_correction(right, [RED, STRAIGHT], ROULETTE)
+    assert [(a.reversed.paid, a.settled.paid) for a in adjustments] == [(0, 200), (0, 3600)]
+    no_round = correction({"kind": "void", "stake_policy": "player_choice"})
+    assert [a.difference for a in settle_correction(no_round, [RED, STRAIGHT], ROULETTE)] == [100, 100]
+
+
+@pytest.mark.parametrize("record", [result(), void(), payload("correction", {})])
+def test_what_is_no_correction_is_refused(record: dict[str, Any]) -> None:
+    with pytest.raises(SettlementError, match="form of a correction"):
+        settle_correction(record, [RED], ROULETTE)
+
+
 def test_a_correction_is_about_the_same_bets() -> None:
     answers = settle(result(), [RED, STRAIGHT], ROULETTE)
     for other in (answers[:1], [answers[0], answers[0]], [*answers, answers[0]]):
@@ -219,8 +247,10 @@ def test_the_last_results_skip_voids_and_take_the_superseding_one() -> None:
     assert last_results(records, 0) == []
     again = payload("result", {"n": 40}, 4)
     assert [record["body"]["n"] for record in last_results([*records, again], 3)] == [2, 40, 5]
-    with pytest.raises(SettlementError, match="correction"):
-        last_results([*records, payload("correction", {}, 4)], 3)
+    right = correction({"kind": "result", "outcome": {"n": 41}}, 4)
+    assert [record["body"]["outcome"]["n"] for record in last_results([*records, right], 2)[:1]] == [41]
+    no_round = correction({"kind": "void", "stake_policy": "returned"}, 4)
+    assert [record["round"] for record in last_results([*records, no_round], 9)] == [1, 2, 5]
 
 
 # --- the command -----------------------------------------------------------------------------------
