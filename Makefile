@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-all test lint bench fuzz crash mosquitto
+.PHONY: help demo demo-all test lint bench fuzz soak settle-soak schemas agree archive-soak mosquitto
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -14,9 +14,11 @@ DEV := .venv/.dev-installed
 ARGS ?=
 # Damaged streams of each kind of device that `make fuzz` plays.
 COUNT ?= 100000
+# Damaged files that `make agree` asks about.
+FILES ?= 10000
 
 help: ## list these targets
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 21
 
 demo: $(DEMO) ## see a simulated roulette table at work, from the wheel's bytes to verified results
 	@$(BIN)/dollyd demo $(ARGS)
@@ -39,8 +41,20 @@ bench: $(DEV) mosquitto ## measure latency against a bare serial-to-MQTT bridge
 fuzz: $(DEV) ## play COUNT damaged streams of each kind of device: nothing untrue comes of them
 	@$(BIN)/python -m tools.fuzz $(COUNT) $(ARGS)
 
-crash: $(DEV) mosquitto ## kill daemon and broker at random moments of play: nothing lost, nothing doubled
-	@$(BIN)/python -m tools.crash_soak $(ARGS)
+soak: $(DEV) mosquitto ## 100,000 games while everything around the tables breaks: nothing lost, nothing doubled
+	@$(BIN)/python -m tools.soak $(ARGS)
+
+settle-soak: $(DEV) mosquitto ## kill settlement service, daemon and broker over 10,000 rounds: each bet settled once
+	@$(BIN)/python -m tools.settlement_soak $(ARGS)
+
+schemas: $(DEV) ## write JSON Schemas, the AsyncAPI document, test vectors and the tables of docs/wire-format.md anew
+	@$(BIN)/python -m tools.schemas
+
+agree: $(DEV) ## ask our verifier, the JavaScript and the Go one about FILES damaged files: they must agree
+	@$(BIN)/python -m tools.agree $(FILES) $(ARGS)
+
+archive-soak: $(DEV) mosquitto ## archive 200,000 records with two instances that are killed: every record once
+	@$(BIN)/python -m tools.archive_soak $(ARGS)
 
 mosquitto:
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto >/dev/null && exit 0

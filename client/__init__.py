@@ -1,1 +1,37 @@
-"""What downstream imports: verification of records. No hardware dependencies."""
+"""What downstream imports: the stream of signed records, verification, settlement; no hardware."""
+
+from dollyd.client.delivered import Delivered, StreamStats
+from dollyd.client.jws import Keys, keys_of_jwks
+from dollyd.client.key_source import KeySource
+from dollyd.client.nodes import Nodes, NodeState
+from dollyd.client.replay import ChainError, GapError, Patience, StreamError
+from dollyd.client.stream import Stream
+from dollyd.client.watermark import (
+    FileWatermarks,
+    MemoryWatermarks,
+    SqliteWatermarks,
+    Watermark,
+    WatermarkStore,
+)
+from dollyd.daemon.mqtt import MqttSettings
+
+__all__ = [
+    "ChainError",
+    "Delivered",
+    "FileWatermarks",
+    "GapError",
+    "KeySource",
+    "Keys",
+    "MemoryWatermarks",
+    "MqttSettings",
+    "NodeState",
+    "Nodes",
+    "Patience",
+    "SqliteWatermarks",
+    "Stream",
+    "StreamError",
+    "StreamStats",
+    "Watermark",
+    "WatermarkStore",
+    "keys_of_jwks",
+]

@@ -16,7 +16,7 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -53,7 +53,10 @@ class Envelope(msgspec.Struct, frozen=True):
 # --- base64url and keys --------------------------------------------------------------------------
 
 _TO_URL = bytes.maketrans(b"+/", b"-_")
-_FROM_URL = bytes.maketrans(b"-_", b"+/")
+_FROM_URL = bytes.maketrans(b"-_+/=", b"+/***")
+"""What is base64 and not base64url becomes a byte that is neither."""
+_LAST_OF_REST = {2: b"AQgw", 3: b"AEIMQUYcgkosw048"}
+"""Characters whose unused bits are zero, where a text ends with 2 or 3 of a group of 4."""
 
 
 def b64url(data: bytes) -> bytes:
@@ -61,13 +64,13 @@ def b64url(data: bytes) -> bytes:
     return b2a_base64(data, newline=False).rstrip(b"=").translate(_TO_URL)
 
 
-def _from_b64url(text: bytes, part: str) -> bytes:
+def from_b64url(text: bytes, part: str) -> bytes:
+    """The bytes of canonical base64url without padding. Raises `EnvelopeError`, which names `part`."""
     try:
-        data = a2b_base64(text.translate(_FROM_URL) + b"=" * (-len(text) % 4))
+        data = a2b_base64(text.translate(_FROM_URL) + b"=" * (-len(text) % 4), strict_mode=True)
     except ValueError as error:
         raise EnvelopeError("base64url", f"{part} is not base64url") from error
-    whole_groups = len(text) // 4
-    if b64url(data[3 * whole_groups :]) != text[4 * whole_groups :]:
+    if (rest := len(text) % 4) and text[-1] not in _LAST_OF_REST[rest]:
         # Unused bits that are not zero would give one signature several texts.
         raise EnvelopeError("base64url", f"{part} is not the canonical base64url of its bytes")
     return data
@@ -92,7 +95,7 @@ def key_of_jwk(jwk: Mapping[str, Any]) -> Ed25519PublicKey:
     if jwk.get("alg", "EdDSA") != "EdDSA":
         raise EnvelopeError("jwk", "alg is not EdDSA")
     try:
-        key = Ed25519PublicKey.from_public_bytes(_from_b64url(str(jwk.get("x")).encode(), "x"))
+        key = Ed25519PublicKey.from_public_bytes(from_b64url(str(jwk.get("x")).encode(), "x"))
     except ValueError as error:
         raise EnvelopeError("jwk", f"x is no Ed25519 public key: {error}") from error
     if public_jwk(key)["x"] != jwk["x"]:
@@ -117,17 +120,23 @@ _KID = re.compile(r"[A-Za-z0-9_-]{43}")
 
 def parse_envelope(data: bytes, typ: str = TYP) -> Envelope:
     """Take an envelope apart. Raises `EnvelopeError` unless `data` is one well-formed of `typ`."""
+    envelope = open_envelope(data, typ)
+    strict_object(envelope.payload, "payload")
+    return envelope
+
+
+def open_envelope(data: bytes, typ: str = TYP) -> Envelope:
+    """As `parse_envelope`, for those who look themselves whether the payload is strict JSON."""
     if len(data) > ENVELOPE_MAX_BYTES:
         raise EnvelopeError("too-long", f"{len(data)} bytes; an envelope has at most {ENVELOPE_MAX_BYTES}")
     match = _ENVELOPE.fullmatch(data)
     if match is None:
         raise EnvelopeError(*_why_no_envelope(data))
     payload_text, protected, signature_text = match.groups()
-    signature = _from_b64url(signature_text, "signature")
+    signature = from_b64url(signature_text, "signature")
     if len(signature) != 64:
         raise EnvelopeError("signature-length", f"{len(signature)} bytes; Ed25519 has 64")
-    payload = _from_b64url(payload_text, "payload")
-    strict_object(payload, "payload")
+    payload = from_b64url(payload_text, "payload")
     return Envelope(_kid(protected, typ), payload, protected + b"." + payload_text, signature)
 
 
@@ -156,7 +165,7 @@ def _why_no_envelope(data: bytes) -> tuple[str, str]:
 
 @lru_cache(maxsize=64)  # a node has one header a key, and millions of records
 def _kid(protected: bytes, typ: str) -> str:
-    header_bytes = _from_b64url(protected, "protected")
+    header_bytes = from_b64url(protected, "protected")
     header = strict_object(header_bytes, "protected header")
     if "crit" in header:
         raise EnvelopeError("header-critical", "critical headers are not known here")
@@ -185,11 +194,14 @@ _DEPTH_MAX = 10
 """Nesting taken in a record; a result's evidence has 5 levels."""
 
 
+_Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
 def _object_type() -> Any:
-    """JSON objects of text, integers and booleans: no float, no null, `_DEPTH_MAX` levels."""
-    value: Any = str | int | bool
+    """JSON objects of text, integers of 64 bits and booleans: no float, no null, `_DEPTH_MAX` levels."""
+    value: Any = str | _Integer | bool
     for _ in range(_DEPTH_MAX):
-        value = str | int | bool | list[value] | dict[str, value]
+        value = str | _Integer | bool | list[value] | dict[str, value]
     return dict[str, value]
 
 

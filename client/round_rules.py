@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.record import FINAL_KINDS, Kind
 
 _OF_AN_OPEN_ROUND = frozenset({Kind.BETS_CLOSED, Kind.THROW_REJECTED, Kind.UNRESOLVED})
 
 
 class RoundRules:
-    """Takes the records of a chain in their order and says which one breaks a rule, and which."""
+    """Takes the records of a chain in their order and says which one breaks a rule, and which.
 
-    def __init__(self) -> None:
+    Of a chain that is not given `from_start`, the first record that names a round tells where play stands.
+    """
+
+    def __init__(self, *, from_start: bool = True) -> None:
+        self._known = from_start
         self.last_round = 0
         """The highest round number used."""
         self.open_round = 0
@@ -20,6 +24,10 @@ class RoundRules:
 
     def take(self, kind: Kind, number: int, mode: str = "") -> str:
         """Take a record of round `number` (0: of none); `mode` of a result. Gives what is wrong, or ''."""
+        if not self._known and kind is not Kind.ROUND:
+            self._learn(kind, number)
+            return ""
+        self._known = True
         match kind:
             case Kind.ROUND:
                 return self._opened(number)
@@ -32,6 +40,13 @@ class RoundRules:
             case _ if not 0 <= number <= self.last_round:
                 return f"names round {number}, which was never opened"
         return ""
+
+    def _learn(self, kind: Kind, number: int) -> None:
+        """Where play stands when a chain is entered in its middle: a correction tells nothing of it."""
+        self.last_round = max(number, self.last_round)
+        if kind in _OF_AN_OPEN_ROUND:
+            self.open_round, self.unresolved = number, kind is Kind.UNRESOLVED
+        self._known = kind in _OF_AN_OPEN_ROUND or kind in FINAL_KINDS
 
     def _opened(self, number: int) -> str:
         why = ""

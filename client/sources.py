@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from dollyd.client.jws import ENVELOPE_MAX_BYTES
 
 _ROWS_A_READ = 256
-_CAPTURE_MAX_BYTES = 16 << 20
+CAPTURE_MAX_BYTES = 16 << 20
 """More than any round's raw frames; what claims to be longer is cut, and is then not what was signed."""
 
 
@@ -45,17 +45,26 @@ class JournalFile:
         """Close the file."""
         self._connection.close()
 
-    def envelopes(self) -> Iterator[bytes]:
+    def envelopes(self, *, check_structure: bool = True) -> Iterator[bytes]:
         """Check the file's structure, then give its envelopes in the order of writing."""
-        for (finding,) in self._rows("PRAGMA quick_check(1)"):
-            if finding != "ok":
-                raise SourceError(f"the data base is damaged: {finding}")
+        if check_structure:
+            for (finding,) in self._rows("PRAGMA quick_check(1)"):
+                if finding != "ok":
+                    raise SourceError(f"the data base is damaged: {finding}")
         last = 0
         while rows := self._rows(
-            "SELECT id, envelope FROM entry WHERE id > ? ORDER BY id LIMIT ?", last, _ROWS_A_READ
+            "SELECT id, envelope FROM entry WHERE id > ? AND NOT EXISTS (SELECT 1 FROM pruned"
+            " WHERE pruned.chain = entry.chain AND entry.seq <= pruned.upto_seq) ORDER BY id LIMIT ?",
+            last,
+            _ROWS_A_READ,
         ):
             last = rows[-1][0]
-            yield from (bytes(envelope) for _, envelope in rows)
+            yield from [bytes(envelope) for _, envelope in rows]
+
+    def starts(self) -> dict[str, tuple[int, str]]:
+        """By chain, where retention has removed its older records: its first record's seq and prev."""
+        query = "SELECT name, upto_seq + 1, head FROM pruned JOIN chain ON chain.id = pruned.chain"
+        return {str(chain): (int(seq), str(prev)) for chain, seq, prev in self._rows(query)}
 
     def capture(self, chain: str, seq: int) -> bytes | None:
         """The raw capture behind a record, None where it is not kept (any more)."""
@@ -66,7 +75,7 @@ class JournalFile:
             seq,
         )
         try:
-            return zlib.decompressobj().decompress(rows[0][0], _CAPTURE_MAX_BYTES) if rows else None
+            return zlib.decompressobj().decompress(rows[0][0], CAPTURE_MAX_BYTES) if rows else None
         except zlib.error:
             return b""  # which is not what was signed
 

@@ -2,37 +2,45 @@
 
 Feed it the envelopes of whole chains, of one or many tables mixed, in their order. What no chain can show of
 itself is whether records are missing from its end: compare `Report.heads` with what was published last.
+
+What an envelope says by itself is read by `client.reading`, in as many processes as wanted; everything that
+depends on the order of records is here, in one place.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from dollyd.client.jws import (
-    Envelope,
-    EnvelopeError,
-    Keys,
-    key_of_jwk,
-    parse_envelope,
-    thumbprint,
-    verify_envelope,
-)
+from dollyd.client.approvals import ApprovalError, Place, check_decision
+from dollyd.client.jws import EnvelopeError, Keys, key_of_jwk, parse_envelope, thumbprint
+from dollyd.client.parallel import read_all
+from dollyd.client.reading import DECISIONS, Read, signed_by
 from dollyd.client.round_rules import RoundRules
 from dollyd.client.sources import JournalFile, SourceError
-from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, VERSION, Capture, KeyBody, Kind, Record
+from dollyd.client.trust import Trust, Verdict
+from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, VERSION, Kind
 
 PROBLEMS_MAX = 100
 """A verification ends when it has found as many."""
 PINNED, ANNOUNCED, NOT_PINNED = "pinned", "announced", "not pinned"
+_WORDS = (PINNED, ANNOUNCED, NOT_PINNED, *Verdict)
+"""What is said of a key; where it is more than one, the last of them."""
+NOT_CHECKED_FAST = (
+    "not checked (fast): signatures but those of heads, checkpoints and keys; bodies, captures, rules and"
+    " the structure of the file"
+)
+PERSONS_NOT_CHECKED = (
+    "the signatures of the persons behind results by hand and corrections were not checked: that takes the"
+    " site's trust file"
+)
 
 CaptureOf: TypeAlias = Callable[[str, int], bytes | None]
 """The raw capture behind a record (chain, seq), None where it is not at hand."""
@@ -40,7 +48,10 @@ CaptureOf: TypeAlias = Callable[[str, int], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, and where. `at` counts envelopes from 1 as they came; no table: it cannot be read."""
+    """What is wrong, and where. `at` counts envelopes from 1 as they came, 0: it is the file's.
+
+    No table: the record cannot be read.
+    """
 
     at: int
     table: str
@@ -59,6 +70,8 @@ class Head:
     """SHA-256 of the last envelope, hex."""
     open_round: int
     """The round without a final record, 0 for none."""
+    first: int = 1
+    """Where it starts; more than 1 where only a part of it was to be verified."""
 
 
 @dataclass(slots=True)
@@ -72,10 +85,18 @@ class Report:
     heads: dict[str, Head] = field(default_factory=dict)
     """By chain."""
     keys: dict[str, str] = field(default_factory=dict)
-    """Keys that signed, by `kid`: `pinned`, `announced` (by a pinned one), or `not pinned`."""
+    """Keys that signed, by `kid`: `pinned`, `announced` (by a pinned one), `not pinned`, `superseded` (pinned
+    or announced, and replaced in its chain; no problem as such), or the trust file's word: `revoked`,
+    `unknown` (another node's), `not-yet`, `expired`, each of which is a problem."""
     captures: int = 0
     """Raw captures that were at hand and are what was signed."""
     problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What was not there or not checked without being wrong, one line each."""
+    rules: dict[str, set[str]] = field(default_factory=lambda: {"rulebooks": set(), "profiles": set()})
+    """Digests of the rulebooks and profiles by which was decided."""
+    checkpoints: dict[tuple[str, int], str] = field(default_factory=dict)
+    """By chain and seq the digest of each checkpoint's envelope, hex: what a witness has seen."""
 
     @property
     def ok(self) -> bool:
@@ -87,19 +108,55 @@ class Report:
         """Tables seen."""
         return sorted({head.table for head in self.heads.values()})
 
+    def add_problem(self, why: str) -> None:
+        """Something is wrong with the file, and not with a record."""
+        self.problems.append(Problem(0, "", "", 0, why))
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a part of a chain begins: with record `seq`, whose `prev` is this.
+
+    The records that announce its keys are before it: `keys` are taken instead where none are trusted, and are
+    reported as not pinned.
+    """
+
+    seq: int
+    prev: str
+    keys: Keys = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """A file of envelopes, with captures. Both methods raise `SourceError`."""
+
+    def envelopes(self) -> Iterable[bytes]:
+        """The envelopes in their order."""
+
+    def capture(self, chain: str, seq: int) -> bytes | None:
+        """The raw capture behind a record, None where there is none."""
+
 
 def verify_envelopes(
-    envelopes: Iterable[bytes], keys: Keys | None = None, capture_of: CaptureOf | None = None
+    envelopes: Iterable[bytes],
+    keys: Keys | Trust | None = None,
+    capture_of: CaptureOf | None = None,
+    *,
+    starts: Mapping[str, Start] | None = None,
+    jobs: int = 1,
+    fast: bool = False,
 ) -> Report:
     """Verify envelopes in their order.
 
-    `keys` are the keys trusted; None takes each chain's word for its key, and reports it as `not pinned`.
+    `keys` are the keys trusted, by themselves or by a trust file, which also says of which node and when;
+    None takes each chain's word for its key, and reports it as `not pinned`.
+    `starts` names the chains of which only a part is given, and where it begins. `jobs`: processes that check
+    signatures; the report does not depend on it. `fast` trusts the chain from signed heads backwards.
     Whatever is wrong with the input is a `Problem`, never an exception.
     """
-    verifier = _Verifier(keys, capture_of)
+    verifier = _Verifier(keys, capture_of, starts or {}, fast=fast)
     try:
-        for data in envelopes:
-            verifier.take(data)
+        for data, found in read_all(envelopes, verifier.known, jobs, fast=fast):
+            verifier.take(data, found)
             if len(verifier.problems) >= PROBLEMS_MAX:
                 break
     except SourceError as error:
@@ -107,33 +164,24 @@ def verify_envelopes(
     return verifier.report()
 
 
-def verify_journal(path: Path, keys: Keys | None = None) -> Report:
+def verify_journal(
+    path: Path, keys: Keys | Trust | None = None, *, jobs: int = 1, fast: bool = False
+) -> Report:
     """Verify a journal file, and the captures in it. Read-only; the daemon may be running."""
     try:
         with closing(JournalFile(path)) as journal:
-            return verify_envelopes(journal.envelopes(), keys, journal.capture)
+            envelopes = journal.envelopes(check_structure=not fast)
+            starts = {chain: Start(seq, prev) for chain, (seq, prev) in journal.starts().items()}
+            return verify_envelopes(envelopes, keys, journal.capture, starts=starts, jobs=jobs, fast=fast)
     except SourceError as error:
-        return Report(problems=[Problem(0, "", "", 0, str(error))])
+        report = Report()
+        report.add_problem(str(error))
+        return report
 
 
 # --- one record after the other --------------------------------------------------------------------
 
 
-class _Evidence(msgspec.Struct):
-    capture: Capture | msgspec.UnsetType = msgspec.UNSET
-
-
-class _Decision(msgspec.Struct):
-    """What concerns us in the body of a result, a void or an unresolved round."""
-
-    evidence: _Evidence
-    mode: str = ""
-
-
-_RECORD = msgspec.json.Decoder(Record)
-_KEY_BODY = msgspec.json.Decoder(KeyBody)
-_DECISION = msgspec.json.Decoder(_Decision)
-_DECISION_KINDS = FINAL_KINDS | {Kind.UNRESOLVED}
 _KINDS = {kind.value: kind for kind in Kind}
 
 
@@ -144,122 +192,257 @@ class _Chain:
     table: str
     site: str
     keys: dict[str, Ed25519PublicKey]
+    turn: str = ""
+    """The key whose turn it is to sign, empty before the first record."""
+    replaced: dict[str, int] = field(default_factory=dict)
+    """Keys whose turn is over, by `kid`, and the record that says so."""
     seq: int = 0
     digest: str = NO_PREVIOUS
+    first: int = 1
+    finals: int | None = 0
+    """Ended rounds up to here, None: not known yet of a chain that is given from its middle."""
     rules: RoundRules = field(default_factory=RoundRules)
+    last: tuple[bytes, Read] | None = None
+    """Its newest record."""
+    decided: dict[str, int] = field(default_factory=dict)
+    """By the digest of a proposal, the record that two persons decided with it."""
 
 
 class _Verifier:
-    def __init__(self, pinned: Keys | None, capture_of: CaptureOf | None) -> None:
+    def __init__(
+        self,
+        trusted: Keys | Trust | None,
+        capture_of: CaptureOf | None,
+        starts: Mapping[str, Start],
+        *,
+        fast: bool,
+    ) -> None:
         self.problems: list[Problem] = []
+        self._file = trusted if isinstance(trusted, Trust) else None
+        pinned = trusted.node_keys() if isinstance(trusted, Trust) else trusted
+        self.known: dict[str, Ed25519PublicKey] = dict(pinned or {})
+        """Every key met, trusted or not, by `kid`, which is its thumbprint: so that others may check."""
         self._pinned = pinned
         self._capture_of = capture_of
+        self._starts = starts
+        self._fast = fast
         self._chains: dict[str, _Chain] = {}
-        self._records = 0
-        self._captures = 0
-        self._kinds: Counter[str] = Counter()
-        self._signers: dict[str, str] = {}
+        self._report = Report(problems=self.problems)
 
-    def add_problem(self, why: str, record: Record | None = None) -> None:
-        table, chain, seq = (record.table, record.chain, record.seq) if record else ("", "", 0)
-        self.problems.append(Problem(self._records, table, chain, seq, why))
+    def add_problem(self, why: str, found: Read | None = None) -> None:
+        table, chain, seq = (found.table, found.chain, found.seq) if found else ("", "", 0)
+        self.problems.append(Problem(self._report.records, table, chain, seq, why))
 
     def report(self) -> Report:
-        if not self._records and not self.problems:
+        report = self._report
+        if not report.records and not self.problems:
             self.add_problem("there is nothing to verify")  # emptied is not proven
-        heads = {
-            name: Head(chain.table, chain.seq, chain.digest, chain.rules.open_round)
-            for name, chain in self._chains.items()
-        }
-        rounds = sum(self._kinds[kind] for kind in FINAL_KINDS)
-        return Report(self._records, self._kinds, rounds, heads, self._signers, self._captures, self.problems)
+        for name, chain in self._chains.items():
+            if self._fast and chain.last is not None:
+                self._check_head(*chain.last, chain)
+            head = Head(chain.table, chain.seq, chain.digest, chain.rules.open_round, chain.first)
+            report.heads[name] = head
+            if chain.first > 1:
+                report.notes.append(f"table {chain.table}, chain {name}: starts at seq {chain.first}")
+        report.rounds = sum(report.kinds[kind] for kind in FINAL_KINDS)
+        if self._fast:
+            report.notes.append(NOT_CHECKED_FAST)
+        return report
 
-    def take(self, data: bytes) -> None:
-        self._records += 1
-        try:
-            envelope = parse_envelope(data)
-            record = _RECORD.decode(envelope.payload)
-        except (EnvelopeError, msgspec.ValidationError) as error:
-            self.add_problem(f"no record: {error}")
+    def take(self, data: bytes, found: Read) -> None:
+        self._report.records += 1
+        if found.problem:
+            self.add_problem(found.problem)
             return
-        chain = self._chains.get(record.chain)
-        if chain is None:
-            chain = self._chains[record.chain] = _Chain(record.table, record.site, dict(self._pinned or {}))
-        signed = self._check_signature(envelope, record, chain)
-        if self._check_place(record, chain, signed):
-            chain.seq, chain.digest = record.seq, sha256(data).hexdigest()
-            self._check_content(record, chain)
+        chain = self._chains.get(found.chain) or self._new_chain(found)
+        signed = self._check_signature(data, found, chain)
+        if self._check_place(found, chain, signed):
+            chain.seq, chain.digest, chain.last = found.seq, found.digest, (data, found)
+            self._check_content(found, chain)
 
-    def _check_signature(self, envelope: Envelope, record: Record, chain: _Chain) -> bool:
+    def _new_chain(self, found: Read) -> _Chain:
+        chain = _Chain(found.table, found.site, dict(self._pinned or {}))
+        start = self._starts.get(found.chain)
+        if start is not None and start.seq > 1:
+            chain.seq, chain.digest, chain.first = start.seq - 1, start.prev, start.seq
+            chain.finals, chain.rules = None, RoundRules(from_start=False)
+            if self._pinned is None:
+                chain.keys.update(start.keys)
+                self.known.update(start.keys)
+        self._chains[found.chain] = chain
+        return chain
+
+    def _check_signature(self, data: bytes, found: Read, chain: _Chain) -> bool:
+        """Whether a key of the chain has signed it; in fast mode, of most records, whether it is said to."""
+        left_to_chain = self._fast and found.kind not in _SIGNED_STATEMENTS
+        if left_to_chain and found.kid == chain.turn and self._file is None:
+            return True
         try:
             if self._pinned is None and chain.seq == 0:
-                _trust(record, chain)
-            verify_envelope(envelope, chain.keys)
-            self._note_signer(envelope.kid)
-            if record.kind == Kind.KEY:
-                _trust(record, chain)
+                self._trust(found, chain)
+            _check_known(found, chain)
+            if not left_to_chain:
+                self._check_signed(data, found, chain)
+            self._judge_signer(found)
+            _check_turn(found, chain)
+            chain.turn = self._trust(found, chain) if found.kind == Kind.KEY else found.kid
+            if chain.turn != found.kid:
+                self._replace(found, chain)
         except EnvelopeError as error:
-            self.add_problem(str(error), record)
+            self.add_problem(str(error), found)
             return False
         return True
 
-    def _note_signer(self, kid: str) -> None:
-        if kid not in self._signers:
-            pinned = self._pinned
-            self._signers[kid] = NOT_PINNED if pinned is None else PINNED if kid in pinned else ANNOUNCED
+    def _check_signed(self, data: bytes, found: Read, chain: _Chain) -> None:
+        if found.signed is None:  # nobody had its key when it was read
+            found.signed = signed_by(parse_envelope(data), chain.keys)
+        if not found.signed:
+            raise EnvelopeError("signature", f"the signature is not that of key {found.kid}")
 
-    def _check_place(self, record: Record, chain: _Chain, signed: bool) -> bool:
+    def _check_head(self, data: bytes, found: Read, chain: _Chain) -> None:
+        try:
+            self._check_signed(data, found, chain)
+        except EnvelopeError as error:
+            self.add_problem(f"the head of the chain: {error}", found)
+
+    def _judge_signer(self, found: Read) -> None:
+        """Note what the signer is. Raises `EnvelopeError` where the trust file is against it."""
+        kid = found.kid
+        if self._pinned is None:
+            self._say(kid, NOT_PINNED)
+        elif kid not in self._pinned:
+            self._say(kid, ANNOUNCED)
+        elif self._file is None:
+            self._say(kid, PINNED)
+        else:
+            verdict = Verdict.UNKNOWN
+            if found.site == self._file.site:
+                verdict = self._file.node_key(kid, found.node, found.utc)
+            self._say(kid, PINNED if verdict is Verdict.VALID else verdict)
+            if verdict is not Verdict.VALID:
+                why = f"the trust file says so of key {kid}, node {found.node}, at {found.utc}"
+                raise EnvelopeError(verdict, why)
+
+    def _say(self, kid: str, word: str) -> None:
+        said = self._report.keys.get(kid)
+        if said != word:
+            self._report.keys[kid] = str(max(said or word, word, key=_WORDS.index))
+
+    def _replace(self, found: Read, chain: _Chain) -> None:
+        """A record hands the turn to another key than its signer's."""
+        chain.replaced[found.kid] = found.seq
+        chain.replaced.pop(chain.turn, None)
+        if self._pinned is not None:
+            self._say(found.kid, Verdict.SUPERSEDED)
+        if found.seq == 1:
+            raise EnvelopeError("signer", f"the chain begins with key {chain.turn}, which did not sign")
+
+    def _trust(self, found: Read, chain: _Chain) -> str:
+        """Take the key that a `key` record announces into the keys of its chain; gives its `kid`."""
+        if found.kind != Kind.KEY:
+            raise EnvelopeError("no-key", "the chain does not begin with its key, and none was given")
+        if found.jwk is None:
+            raise EnvelopeError("jwk", f"no key in the body: {found.body_problem}")
+        key = key_of_jwk(found.jwk)
+        kid = thumbprint(key)
+        chain.keys[kid] = self.known[kid] = key
+        return kid
+
+    def _check_place(self, found: Read, chain: _Chain, signed: bool) -> bool:
         """Whether the chain goes on with this record."""
         expected = chain.seq + 1
-        if record.seq < expected:
-            self.add_problem(f"comes again or too late: the chain is at record {chain.seq}", record)
+        if found.seq < expected:
+            self.add_problem(f"comes again or too late: the chain is at record {chain.seq}", found)
             return False
-        if record.seq > expected:
-            self.add_problem(f"records {expected} to {record.seq - 1} are missing before it", record)
+        if found.seq > expected:
+            self.add_problem(f"records {expected} to {found.seq - 1} are missing before it", found)
             return signed  # a number that nobody signed moves nothing
-        if record.prev != chain.digest:
-            self.add_problem(f"its prev is not the digest of record {chain.seq}", record)
+        if found.prev != chain.digest:
+            self.add_problem(f"its prev is not the digest of record {chain.seq}", found)
         return True
 
-    def _check_content(self, record: Record, chain: _Chain) -> None:
-        if record.v != VERSION:
-            self.add_problem(f"version {record.v} is not known", record)
-        if (record.table, record.site) != (chain.table, chain.site):
-            self.add_problem(f"the chain belongs to table {chain.table} of site {chain.site}", record)
-        kind = _KINDS.get(record.kind)
+    def _check_content(self, found: Read, chain: _Chain) -> None:
+        if found.v != VERSION:
+            self.add_problem(f"version {found.v} is not known", found)
+        if found.table != chain.table or found.site != chain.site:
+            self.add_problem(f"the chain belongs to table {chain.table} of site {chain.site}", found)
+        kind = _KINDS.get(found.kind)
         if kind is None:
-            self.add_problem(f"kind {record.kind!r} is not known", record)
+            self.add_problem(f"kind {found.kind!r} is not known", found)
             return
-        self._kinds[kind.value] += 1
-        if record.seq == 1 and kind is not Kind.KEY:
-            self.add_problem("the chain does not begin with its key", record)
-        mode = self._check_decision(record) if kind in _DECISION_KINDS else ""
-        if why := chain.rules.take(kind, record.round, mode):
-            self.add_problem(why, record)
+        self._report.kinds[found.kind] += 1
+        if found.seq == 1 and kind is not Kind.KEY:
+            self.add_problem("the chain does not begin with its key", found)
+        if kind is Kind.CHECKPOINT:
+            self._check_checkpoint(found, chain)
+        if kind in FINAL_KINDS and chain.finals is not None:
+            chain.finals += 1
+        if kind in DECISIONS and not self._fast:
+            self._check_decision(found)
+        if found.by_people and not self._fast:
+            self._check_people(found, kind, chain)
+        if why := chain.rules.take(kind, found.round, found.mode):
+            self.add_problem(why, found)
 
-    def _check_decision(self, record: Record) -> str:
-        """Compare the raw capture with what was signed of it; gives a result's mode."""
-        try:
-            decision = _DECISION.decode(record.body)
-        except msgspec.ValidationError as error:
-            self.add_problem(f"its body is not that of a {record.kind}: {error}", record)
-            return ""
-        signed = decision.evidence.capture
-        if self._capture_of is not None and isinstance(signed, Capture):
-            capture = self._capture_of(record.chain, record.seq)
-            if capture is not None and sha256(capture).hexdigest() != signed.digest:
-                self.add_problem("the raw capture is not the one that was signed", record)
+    def _check_checkpoint(self, found: Read, chain: _Chain) -> None:
+        """Compare what a checkpoint says with where it stands."""
+        self._report.checkpoints[(found.chain, found.seq)] = found.digest
+        body = found.checkpoint
+        if body is None:
+            self.add_problem(f"its body is not that of a checkpoint: {found.body_problem}", found)
+            return
+        if (body.seq, body.head) != (found.seq - 1, found.prev):
+            self.add_problem(f"the checkpoint is of record {body.seq}, not of the one before it", found)
+        if chain.finals is None:
+            chain.finals = body.finals
+        elif body.finals != chain.finals:
+            self.add_problem(
+                f"the checkpoint counts {body.finals} ended rounds; the chain has {chain.finals}", found
+            )
+
+    def _check_decision(self, found: Read) -> None:
+        """Compare the raw capture with what was signed of it."""
+        if found.body_problem:
+            self.add_problem(f"its body is not that of a {found.kind}: {found.body_problem}", found)
+            return
+        if found.rulebook:
+            self._report.rules["rulebooks"].add(found.rulebook)
+            self._report.rules["profiles"].add(found.profile)
+        if self._capture_of is not None and found.capture:
+            capture = self._capture_of(found.chain, found.seq)
+            if capture is not None and sha256(capture).hexdigest() != found.capture:
+                self.add_problem("the raw capture is not the one that was signed", found)
             elif capture is not None:
-                self._captures += 1
-        return decision.mode
+                self._report.captures += 1
+
+    def _check_people(self, found: Read, kind: Kind, chain: _Chain) -> None:
+        """Check the two persons behind a result by hand or a correction; each decision of two counts once."""
+        place = Place(kind, found.site, found.table, found.chain, found.round, found.utc)
+        try:
+            decided = check_decision(place, found.by_people, self._file)
+        except ApprovalError as error:
+            self.add_problem(f"two persons must stand behind it: {error}", found)
+            return
+        before = chain.decided.setdefault(decided, found.seq)
+        if before != found.seq:
+            self.add_problem(f"the two persons decided record {before}, and not this one too", found)
+        if self._file is None and PERSONS_NOT_CHECKED not in self._report.notes:
+            self._report.notes.append(PERSONS_NOT_CHECKED)
 
 
-def _trust(record: Record, chain: _Chain) -> None:
-    """Take the key that a `key` record announces into the keys of its chain."""
-    if record.kind != Kind.KEY:
-        raise EnvelopeError("no-key", "the chain does not begin with its key, and none was given")
-    try:
-        key = key_of_jwk(_KEY_BODY.decode(record.body).jwk)
-    except msgspec.ValidationError as error:
-        raise EnvelopeError("jwk", f"no key in the body: {error}") from error
-    chain.keys[thumbprint(key)] = key
+def _check_known(found: Read, chain: _Chain) -> None:
+    if found.kid not in chain.keys:
+        why = f"kid {found.kid} is none of the {len(chain.keys)} keys given"
+        raise EnvelopeError("unknown-key", why)
+
+
+def _check_turn(found: Read, chain: _Chain) -> None:
+    if found.kid in chain.replaced:
+        why = f"key {found.kid} was replaced by {chain.turn} in record {chain.replaced[found.kid]}"
+        raise EnvelopeError(Verdict.SUPERSEDED, why)
+    if chain.turn not in ("", found.kid):
+        raise EnvelopeError("signer", f"it is the turn of key {chain.turn}, not of {found.kid}")
+
+
+_SIGNED_STATEMENTS = frozenset({Kind.KEY, Kind.CHECKPOINT})
+"""Their signatures are checked also where all others are left to the chain."""

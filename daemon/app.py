@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -19,29 +20,42 @@ import msgspec
 import structlog
 
 import dollyd
-from dollyd.client.jws import parse_envelope
+from dollyd.client.jws import keys_of_jwks
+from dollyd.daemon.broker_address import parse_broker
+from dollyd.daemon.certificates import CertificateWatch
 from dollyd.daemon.clock import Clock, SystemClock
-from dollyd.daemon.core.record import Kind
+from dollyd.daemon.command_desk import CommandDesk
+from dollyd.daemon.command_marks import CommandMarks, marks_path
+from dollyd.daemon.consumers import Consumers
+from dollyd.daemon.core.record import Kind, SelfCheckBody, encode
+from dollyd.daemon.duties import Duties
+from dollyd.daemon.engine import house
 from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.health import health
+from dollyd.daemon.halts import Halt
+from dollyd.daemon.health import Watched, node_health, one_line
+from dollyd.daemon.inbox import Inbox
 from dollyd.daemon.journal import Entry, Journal
 from dollyd.daemon.journal_file import JournalUnusableError
-from dollyd.daemon.mqtt import MqttSettings, parse_broker
+from dollyd.daemon.keyring import Keyring, load_keyring
+from dollyd.daemon.measured_journal import MeasuredJournal
+from dollyd.daemon.metrics import MetricsFile
+from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.ports import check_port
 from dollyd.daemon.publisher import Node, Publisher
-from dollyd.daemon.settings import Settings
-from dollyd.daemon.signing import Signer, load_signer
-from dollyd.daemon.table import TableRunner
+from dollyd.daemon.reload import TableChanges, check_fixed, check_versions
+from dollyd.daemon.self_check import BAD, SelfCheck
+from dollyd.daemon.service import Manager, Watchdog, watchdog_us
+from dollyd.daemon.settings import Settings, TableSettings, load
+from dollyd.daemon.tables import Tables
 from dollyd.daemon.topics import Topics
 from dollyd.daemon.upkeep import Upkeep
-from dollyd.daemon.version_change import check_version_change
-from dollyd.daemon.writer import Writer, chain_start
+from dollyd.daemon.writer import Draft, Writer
 
 ACK_DEADLINE_S = 10
 IN_FLIGHT_MAX = 20
-SHOW_AFTER_S = 0.01
-"""How long displays wait behind the records of the same moment, which the writer signs meanwhile."""
-FLUSH_S = 2.0
+CLOSE_S = 1.5
+"""How long a stop waits for the disk; a longer one is a failure, and the rest is recovered at the start."""
+FLUSH_S = 1.5
 """How long a stop waits for the broker's last acknowledgements."""
 
 _LOG = structlog.get_logger(__name__)
@@ -84,13 +98,28 @@ def mqtt_settings(settings: Settings) -> MqttSettings:
     )
 
 
-def open_journal(settings: Settings) -> Journal:
+def certificate_watch(mqtt: MqttSettings, clock: Clock) -> CertificateWatch:
+    """Watches every certificate that the link uses."""
+    return CertificateWatch({"ca_file": mqtt.ca_file, "cert_file": mqtt.cert_file}, clock)
+
+
+def open_journal(settings: Settings, keyring: Keyring) -> MeasuredJournal:
     """The node's journal, for writing. Raises `ConfigError` where the operator must act."""
     try:
-        return Journal.open(Path(settings.journal.path))
+        keys = keys_of_jwks(signer.jwk for signer in (keyring.key, keyring.newest))
+        return MeasuredJournal.open(Path(settings.journal.path), keys=keys)
     except JournalUnusableError as error:
         remedy = "name a writable path on a local disk that no other dollyd uses"
         raise ConfigError(settings.file, "journal.path", str(error), remedy) from error
+
+
+def checked(settings: Settings) -> tuple[Keyring, MqttSettings]:
+    """Read what the configuration names, and check the ports. Raises `ConfigError`."""
+    keyring, mqtt = load_keyring(settings), mqtt_settings(settings)
+    for table in settings.tables.values():
+        for device in table.devices.values():
+            check_port(settings.file, device, must_exist=False)
+    return keyring, mqtt
 
 
 class _Source:
@@ -110,26 +139,32 @@ class _Source:
 
 
 class App:
-    """The daemon between start and stop."""
+    """The daemon between start and stop. `finished`: a stop was asked for, and all is kept."""
 
-    def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        manager: Manager | None = None,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
         """Check all that the operator may have wrong; nothing is written and nothing started yet.
 
-        Raises `ConfigError`.
+        `on_end` is called as soon as the end has begun, whatever it came of. Raises `ConfigError`.
         """
+        self.finished = False
         self._settings = settings
         self._clock = clock or SystemClock()
+        self._manager = manager or Manager()
+        self._on_end = on_end
         self._random = Random(secrets.randbits(64))  # noqa: S311  spreads retries in time, nothing else
-        self._signer: Signer = load_signer(
-            Path(settings.signing.key), config_file=settings.file, key="signing.key"
-        )
-        self._mqtt = mqtt_settings(settings)
-        for table in settings.tables.values():
-            for device in table.devices.values():
-                check_port(settings.file, device, must_exist=False)
+        self._keyring, self._mqtt = checked(settings)
         self._topics = Topics(settings.site)
         self._stop = asyncio.Event()
-        self._to_show: set[str] = set()
+        self._reload_wanted = asyncio.Event()
+        self._self_check = SelfCheck(self._clock, self._self_checked)
+        self._metrics = _metrics_file(settings)
 
     def stop(self) -> None:
         """Ask for a graceful end."""
@@ -138,118 +173,246 @@ class App:
     async def run(self) -> None:
         """Run until `stop`. Raises `ConfigError`, and an exception group for what ends a daemon."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
-        journal = open_journal(self._settings)
+        signals = {
+            signal.SIGTERM: self.stop,
+            signal.SIGINT: self.stop,
+            signal.SIGHUP: self._reload_wanted.set,
+            signal.SIGUSR1: self._self_check.ask,
+        }
+        for number, call in signals.items():
+            loop.add_signal_handler(number, call)
+        self._manager.status("opening the journal")
+        journal = open_journal(self._settings, self._keyring)
         try:
             await self._run(journal, loop)
         finally:
+            self._on_end()
             journal.close()
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in signals:
                 loop.remove_signal_handler(number)
 
-    async def _run(self, journal: Journal, loop: asyncio.AbstractEventLoop) -> None:
+    async def _run(self, journal: MeasuredJournal, loop: asyncio.AbstractEventLoop) -> None:
         failed: asyncio.Future[None] = loop.create_future()
-        writer = Writer(
+        fail = partial(_fail, failed)
+        self._build(journal, loop, fail)
+        self._publish_keyring()
+        self._tables.start(self._settings, self._keyring)
+        self._consumers = Consumers(
+            self._settings, self._topics, self._clock, journal, self._writer, self._inbox
+        )
+        for route in self._desk.routes():
+            self._inbox.add(route)
+        self._watched = self._watch_over(journal)
+        if journal.last_id:
+            self._publisher.notify(journal.entries_after(journal.last_id - 1, 1))
+        self._upkeep.look_at_the_disk()  # before a device can begin a round
+        self._self_check.at_start()
+        async with asyncio.TaskGroup() as group:
+            self._duties = Duties(group, fail)
+            failure = group.create_task(_watch(failed), name="failure")
+            for name, work in self._work(journal).items():
+                self._duties.begin(name, work)
+            self._manager.ready()
+            run, node = journal.cursor("runs"), self._settings.node
+            _LOG.info("started", version=dollyd.__version__, node=node, run=run, entries=journal.last_id)
+            await self._stop.wait()
+            await self._end()
+            failure.cancel()
+        _LOG.info("stopped")
+
+    def _build(
+        self, journal: MeasuredJournal, loop: asyncio.AbstractEventLoop, fail: Callable[[Exception], None]
+    ) -> None:
+        """The parts, as far as they need nothing of each other's start."""
+        self._writer = Writer(
             journal,
-            self._signer,
+            self._keyring.newest,
             site=self._settings.site,
             node=self._settings.node,
             clock=self._clock,
             on_written=lambda entries: _soon(loop, self._written, entries),
-            on_failure=lambda error: _soon(loop, _fail, failed, error),
+            on_failure=lambda error: _soon(loop, fail, error),
         )
         run_number = journal.cursor("runs") + 1
         journal.set_cursor("runs", run_number)
         node = Node(self._settings.node, dollyd.__version__, run_number)
-        self._publisher = Publisher(
-            self._mqtt, self._topics, node, _Source(journal), self._clock, self._random
+        source = _Source(journal)
+        self._publisher = Publisher(self._mqtt, self._topics, node, source, self._clock, self._random)
+        self._tables = Tables(
+            self._topics, self._clock, self._random, journal, source, self._writer, self._publisher
         )
-        self._publisher.set_retained(
-            self._topics.node_keys(node.name), msgspec.json.encode({"keys": [self._signer.jwk]})
+        self._inbox = Inbox(self._mqtt, self._clock, self._random, self._publisher.broker_in_use)
+        self._desk = CommandDesk(
+            self._tables.runners,
+            self._topics,
+            journal,
+            CommandMarks(marks_path(journal.path)),
+            trust=lambda: self._keyring.trust,
+            send=self._inbox.send,
+            unwritten=lambda: self._writer.depth,
+            clock=self._clock,
         )
-        self._tables = {
-            name: TableRunner(table, writer, self._clock, self._random, self._show)
-            for name, table in self._settings.tables.items()
-        }
-        self._start_tables(journal, writer)
-        upkeep = Upkeep(
+        self._upkeep = Upkeep(
             self._settings,
             self._clock,
             journal,
-            self._tables,
-            lambda: self._publish_health(journal, writer, upkeep.loop_lag_ms),
+            self._tables.runners,
+            self._publish_health,
+            lambda: self._tables.take_checkpoints("hourly"),
         )
-        if journal.last_id:
-            self._publisher.notify(journal.entries_after(journal.last_id - 1, 1))
-        _LOG.info(
-            "started", version=dollyd.__version__, node=node.name, run=run_number, entries=journal.last_id
-        )
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._publisher.run(), name="publisher")
-            failure = tasks.create_task(_watch(failed), name="writer-failure")
-            workers = [
-                tasks.create_task(session.run(), name=f"{table.name}/{name}")
-                for table in self._tables.values()
-                for name, session in table.sessions.items()
-            ]
-            workers.append(tasks.create_task(upkeep.run(), name="upkeep"))
-            await self._stop.wait()
-            _LOG.info("stopping")
-            for table in self._tables.values():
-                table.stop()
-            for worker in workers:
-                worker.cancel()
-            await asyncio.to_thread(writer.close)
-            for table in self._tables.values():
-                self._show_now(table)
-            await self._publisher.close(FLUSH_S)
-            failure.cancel()
-        _LOG.info("stopped")
 
-    def _start_tables(self, journal: Journal, writer: Writer) -> None:
-        at = self._clock.stamp()
-        tails = {name: journal.tail(name) for name in self._tables}
-        for name, tail in tails.items():
-            check_version_change(self._settings.file, self._settings.tables[name], tail)
-        for name, tail in tails.items():
-            writer.start_chain(name, tail)
-            if tail is None:
-                writer.submit(chain_start(name, self._signer, at, journal.damage))
-        writer.start()
-        if journal.damage is not None:
-            _LOG.error("journal_damaged", kept_as=str(journal.damage.path))
-        for name, table in self._tables.items():
-            table.start(tails[name])
-            self._show(table)
+    def _watch_over(self, journal: MeasuredJournal) -> Watched:
+        return Watched(
+            clock=self._clock,
+            journal=journal,
+            writer=self._writer,
+            publisher=self._publisher,
+            upkeep=self._upkeep,
+            certificates=certificate_watch(self._mqtt, self._clock),
+            tables=self._tables.runners,
+            services={**self._consumers.services(), "commands": self._desk.snapshot},
+        )
+
+    async def _end(self) -> None:
+        """End those who bring something, then keep and publish what they brought; the broker may be away."""
+        _LOG.info("stopping")
+        self._manager.stopping()
+        self._on_end()
+        self._tables.stop()
+        self._duties.end_all(but={"publisher", *self._tables.sessions()})
+        self._tables.take_checkpoints("stopped")
+        await asyncio.to_thread(self._writer.close, CLOSE_S)
+        self._tables.show_all(now=True)
+        await self._publisher.close(FLUSH_S)
+        self.finished = True
+        self._duties.end_all()  # last: to let go of a device may block
+
+    def _work(self, journal: MeasuredJournal) -> dict[str, Coroutine[Any, Any, None]]:
+        """Everything that goes on until the stop, by name."""
+        self._changes = TableChanges(
+            self._settings.file, self._tables.runners, journal, self._writer, self._change_table
+        )
+        work: dict[str, Coroutine[Any, Any, None]] = {
+            name: session.run() for name, session in self._tables.sessions().items()
+        }
+        work["publisher"] = self._publisher.run()
+        work["upkeep"] = self._upkeep.run()
+        work["certificates"] = self._watched.certificates.run()
+        work["self-check"] = self._self_check.run()
+        work["reload"] = self._reloads(journal)
+        work["table-changes"] = self._changes.run()
+        work |= self._consumers.tasks() | self._desk.tasks()
+        if self._metrics is not None:
+            work["metrics"] = self._metrics.run()
+        if limit_us := watchdog_us():
+            dog = Watchdog(limit_us, self._manager, self._clock, self._writer, lambda: self._duties.missing)
+            work["watchdog"] = dog.run()
+        return work
 
     # --- what happens all along ----------------------------------------------------------------------
 
     def _written(self, entries: list[Entry]) -> None:
-        """Records are durable: publish them, and let displays show the results."""
+        """Records are durable."""
         self._publisher.notify(entries)
-        for entry in entries:
-            if entry.kind == Kind.RESULT:
-                body = msgspec.json.decode(parse_envelope(entry.envelope).payload)["body"]
-                self._tables[entry.table].written(entry.kind, entry.round, body["outcome"])
+        self._consumers.written(entries)
+        self._desk.written()
+        self._tables.written(entries, stopping=self._stop.is_set())
+        self._changes.look()
 
-    def _show(self, table: TableRunner) -> None:
-        """Tell displays of a change, soon; further changes until then are told with it."""
-        if table.name not in self._to_show:
-            self._to_show.add(table.name)
-            asyncio.get_running_loop().call_later(SHOW_AFTER_S, self._show_now, table)
+    def _self_checked(self, answer: SelfCheckBody) -> None:
+        """Keep the answer in every chain, and let no round begin while a file differs."""
+        for name in self._tables.runners:
+            self._writer.submit(Draft(name, Kind.SELF_CHECK, 0, encode(answer), self._clock.stamp()))
+        self._upkeep.halts.put(Halt.SELF_CHECK, holds=answer.result == BAD)
 
-    def _show_now(self, table: TableRunner) -> None:
-        self._to_show.discard(table.name)
-        self._publisher.set_retained(self._topics.state(table.name), table.state())
-        for device in table.settings.devices:
-            self._publisher.set_retained(self._topics.device(table.name, device), table.device(device))
+    def _publish_keyring(self) -> None:
+        self._publisher.set_retained(self._topics.node_keys(self._settings.node), self._keyring.jwks())
+        if self._keyring.trust is not None:
+            self._publisher.set_retained(self._topics.trust(), self._keyring.trust.envelope)
+        self._keyring.warn_of_mistrust(self._clock.stamp())
 
-    def _publish_health(self, journal: Journal, writer: Writer, loop_lag_ms: int) -> None:
-        payload = health(self._clock, journal, writer, self._publisher, self._tables.values(), loop_lag_ms)
-        self._publisher.set_retained(self._topics.node_health(self._settings.node), payload)
-        for table in self._tables.values():
-            self._show(table)
+    def _publish_health(self) -> None:
+        health = node_health(self._watched)
+        topic = self._topics.node_health(self._settings.node)
+        self._publisher.set_retained(topic, msgspec.json.encode(health))
+        if self._metrics is not None:
+            self._metrics.offer(health)
+        self._tables.show_all()
+        self._manager.status(one_line(health, self._changes.waiting, self._upkeep.halts.event.reason))
+
+    # --- another configuration -----------------------------------------------------------------------
+
+    async def _reloads(self, journal: Journal) -> None:
+        """SIGHUP: read everything again; of a configuration with a mistake nothing is taken.
+
+        Certificates are read by the next link, which is built when what is in flight is acknowledged.
+        """
+        while True:
+            await self._reload_wanted.wait()
+            self._reload_wanted.clear()
+            self._manager.reloading()
+            try:
+                await self._reload(journal)
+            except ConfigError as error:
+                _LOG.error("reload_refused", error=str(error))
+            self._manager.ready()
+
+    async def _reload(self, journal: Journal) -> None:
+        """Raises `ConfigError` while nothing is changed yet."""
+        old, new = self._settings, await asyncio.to_thread(load, Path(self._settings.file))
+        keyring, mqtt = await asyncio.to_thread(checked, new)
+        keyring = keyring.replacing(self._keyring)
+        check_fixed(old, new)
+        check_versions(new, self._tables.runners, journal)
+        self._settings, self._keyring = new, keyring
+        self._publish_keyring()
+        self._writer.rotate(keyring.newest, self._clock.stamp())
+        self._upkeep.use(new)
+        self._consumers.use(new)
+        await self._reload_links(mqtt)
+        if new.metrics != old.metrics:
+            await self._duties.end("metrics")
+            self._metrics = _metrics_file(new)
+            if self._metrics is not None:
+                self._duties.begin("metrics", self._metrics.run())
+        self._changes.want(new.tables)
+        _LOG.info("reloaded", kid=keyring.newest.kid, tables_to_change=len(self._changes.waiting))
+
+    async def _reload_links(self, mqtt: MqttSettings) -> None:
+        """Build the links anew where their settings change, or their certificates may have."""
+        if mqtt == self._mqtt and not (mqtt.ca_file or mqtt.cert_file):
+            return
+        self._mqtt = mqtt
+        self._publisher.reconnect(mqtt)
+        self._inbox.reconnect(mqtt)
+        await self._duties.end("certificates")
+        self._watched = replace(self._watched, certificates=certificate_watch(mqtt, self._clock))
+        self._duties.begin("certificates", self._watched.certificates.run())
+
+    async def _change_table(self, name: str, new: TableSettings | None) -> None:
+        """Carry out what `TableChanges` found the moment for."""
+        if new is None:
+            ended, begun = self._tables.remove(name), list[str]()
+            self._consumers.remove(name)
+            self._inbox.remove(self._topics.command(name))
+        elif name in self._tables.runners:
+            ended, begun = self._tables.change(new)
+        else:
+            runner = self._tables.add(new, self._keyring)
+            ended, begun = [], list(runner.sessions)
+            if self._upkeep.halts.event.reason:
+                runner.tell(house(self._upkeep.halts.event, self._clock.stamp()))
+            self._consumers.add(name)
+            self._inbox.add(self._desk.route(name))
+            self._inbox.reconnect()
+        await self._duties.end(*(f"{name}/{device}" for device in ended))
+        for device in begun:
+            session = self._tables.runners[name].sessions[device]
+            self._duties.begin(f"{name}/{device}", session.run())
+
+
+def _metrics_file(settings: Settings) -> MetricsFile | None:
+    return MetricsFile(Path(settings.metrics.file)) if settings.metrics.file else None
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Any, *arguments: Any) -> None:

@@ -42,18 +42,22 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The kernel's clocks. A monotonic clock that goes back (broken hypervisor) is held and counted."""
+    """The kernel's clocks. Where the monotonic one goes back (broken hypervisor), ours goes on from there."""
 
     def __init__(self) -> None:
         self.boot = _boot_id()
-        self.held_back = 0
+        self.went_back = 0
+        """How often the kernel's monotonic clock went back."""
         self._last_mono_ns = 0
+        self._lost_ns = 0
 
     def stamp(self) -> Stamp:
         """Both clocks, read together."""
-        mono_ns = time.monotonic_ns()
+        mono_ns = time.monotonic_ns() + self._lost_ns
         if mono_ns < self._last_mono_ns:
-            self.held_back += 1
+            # Held for a moment, not until the kernel's has caught up: that would stop the table.
+            self.went_back += 1
+            self._lost_ns += self._last_mono_ns - mono_ns
             mono_ns = self._last_mono_ns
         self._last_mono_ns = mono_ns
         return Stamp(mono_ns, time.time_ns())
@@ -64,7 +68,7 @@ class SystemClock:
 
     async def sleep_until(self, mono_ns: int) -> None:
         """Wait until the monotonic clock shows `mono_ns`."""
-        await asyncio.sleep(max(0, mono_ns - time.monotonic_ns()) / NS_PER_S)
+        await asyncio.sleep(max(0, mono_ns - self.stamp().mono_ns) / NS_PER_S)
 
 
 def _boot_id() -> str:

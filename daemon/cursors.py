@@ -14,6 +14,10 @@ from dollyd.daemon.errors import JournalError
 
 PUBLISHER = "publisher"
 """How far records were sent to the broker. A journal that ends before it has lost some."""
+WRITTEN = "written"
+"""How far records were committed. A journal that ends before it has lost some, sent or not."""
+EXPORTED = "exported"
+"""How far records were written to evidence files: what is older may be pruned."""
 _DIGITS = 20
 _TEXT = re.compile(rb"\d{%d}\n" % _DIGITS)
 

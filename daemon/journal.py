@@ -13,94 +13,31 @@ import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
-from dollyd.client.jws import parse_envelope, strict_object
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.void_rules import INSPECTED_AFTER
-from dollyd.daemon.cursors import Cursors
+from dollyd.client.jws import Keys
+from dollyd.daemon.cursors import EXPORTED, PUBLISHER, WRITTEN, Cursors
 from dollyd.daemon.errors import JournalError, ensure
+from dollyd.daemon.journal_entry import ENTRY, Entry, NewEntry, entry_of
 from dollyd.daemon.journal_file import (
     Damage,
     JournalUnusableError,
     connect_read_only,
     connect_to_write,
+    copy_to,
     locked,
     put_aside_if_damaged,
 )
+from dollyd.daemon.journal_tail import Tail, read_tail
+from dollyd.daemon.retention import prune_some
 
-RESULTS_KEPT = 20
-"""Results that a tail holds, for the displays."""
+__all__ = ["Entry", "Journal", "NewEntry", "Tail"]
+
 _ROWS_A_READ = 256
 """No read stays open longer than this many rows: an open one keeps the WAL growing."""
 _PRUNED_A_CALL = 1000
-
-_ENTRY = (
-    "SELECT entry.id, chain.tbl, chain.name, entry.seq, entry.kind, entry.round, entry.final, entry.envelope"
-    " FROM entry JOIN chain ON chain.id = entry.chain "
-)
-
-
-@dataclass(frozen=True, slots=True)
-class NewEntry:
-    """A signed record to be kept, with the raw capture behind it where there is one."""
-
-    table: str
-    chain: str
-    seq: int
-    kind: str
-    round: int
-    final: bool
-    envelope: bytes
-    capture: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A record in the journal. `id` counts from 1 over all tables, in the order of writing."""
-
-    id: int
-    table: str
-    chain: str
-    seq: int
-    kind: str
-    round: int
-    final: bool
-    envelope: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """What a restart needs to know of one table. Payloads are parsed records."""
-
-    chain: str
-    seq: int
-    prev: str
-    """SHA-256 of the last envelope's exact bytes, hex: the next record's `prev`."""
-    kid: str
-    """The key that signed the last record."""
-    last_utc: str
-    """Time of the last record."""
-    last_round: int
-    """The highest round number used, 0 before the first."""
-    open_round: int | None
-    """The round that was opened and has no final record."""
-    unresolved: bool
-    """The open round is recorded as unresolved."""
-    session: dict[str, Any] | None
-    """Payload of the last `session` record."""
-    inspection: str
-    """The rule of the last void that asks for an inspection which has not been recorded, empty for none."""
-    results: tuple[dict[str, Any], ...]
-    """Payloads of the last results, oldest first, at most `RESULTS_KEPT`."""
-
-    @property
-    def session_open(self) -> bool:
-        """Whether the table was open for play at the last record."""
-        return self.session is not None and self.session["body"]["event"] != "closed"
 
 
 class Journal:
@@ -116,6 +53,10 @@ class Journal:
         self.path = path
         self.damage = damage
         """The damaged journal that this one replaces."""
+        self.keep_captures = True
+        """Whether raw captures are kept with their records."""
+        self.captures_left_out = 0
+        """Captures that were not, since the start."""
         self._read = read
         self._write = write
         self._resources = ExitStack()
@@ -127,28 +68,32 @@ class Journal:
         self._chain_ids: dict[str, int] = dict(self._rows("SELECT name, id FROM chain"))
 
     @classmethod
-    def open(cls, path: Path, *, read_only: bool = False) -> Self:
+    def open(cls, path: Path, *, read_only: bool = False, keys: Keys | None = None) -> Self:
         """Open the journal or start one; the time it takes does not grow with the journal.
 
-        A damaged file is renamed to `<name>.damaged-<utc>` and a new journal started: see `damage`.
+        A damaged file is renamed to `<name>.damaged-<utc>` and a new journal started: see `damage`. With the
+        node's `keys` the signature of each chain's last record is checked too: no later one vouches for it.
         `read_only` takes no lock, changes nothing and checks nothing.
 
         Raises:
             JournalUnusableError: the path cannot be written, another daemon has the journal, or the file is
                 something else or of another version. The operator must act; the text is one clear line.
+            JournalError: the disk is full. Room may return by itself.
         """
         with ExitStack() as resources:
             try:
                 write = damage = None
                 if not read_only:
                     resources.enter_context(locked(path))
-                    damage = put_aside_if_damaged(path)
+                    damage = put_aside_if_damaged(path, keys or {})
                     write = resources.enter_context(closing(connect_to_write(path)))
                 read = resources.enter_context(closing(connect_read_only(path)))
                 journal = cls(path, read, write, damage)
             except OSError as error:
                 raise JournalUnusableError(f"{path}: cannot be opened: {error.strerror}") from error
             except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+                    raise JournalError(f"{path}: cannot be opened: {error}") from error
                 raise JournalUnusableError(f"{path}: cannot be opened: {error}") from error
             journal._resources = resources.pop_all()
             return journal
@@ -184,13 +129,19 @@ class Journal:
                         for e in written
                     ],
                 )
-                captured_bytes = _add_captures(connection, entries, self._last_id, self._captured_bytes)
+                captured_bytes = self._captured_bytes
+                keep_captures = self.keep_captures  # another thread's to change
+                if keep_captures:
+                    captured_bytes = _add_captures(connection, entries, self._last_id, captured_bytes)
                 connection.execute("COMMIT")
             except sqlite3.Error as error:
                 _roll_back(connection)
                 raise JournalError(f"{self.path}: records cannot be kept: {error}") from error
             self._chain_ids, self._captured_bytes = chain_ids, captured_bytes
+            if not keep_captures:
+                self.captures_left_out += sum(entry.capture is not None for entry in entries)
             self._last_id += len(entries)
+            self._cursors.set(WRITTEN, self._last_id)
             return written
 
     def prune_captures(self, max_bytes: int) -> int:
@@ -209,6 +160,34 @@ class Journal:
             except sqlite3.Error as error:
                 raise JournalError(f"{self.path}: captures cannot be pruned: {error}") from error
 
+    def prune_records(self, before_utc: str) -> int:
+        """Remove old records of ranges that a checkpoint seals; gives how many. Call again until 0.
+
+        A range goes when its checkpoint was made before `before_utc`, exported and acknowledged by the
+        broker, and a restart needs nothing of it. The checkpoint stays as the chain's first record.
+        """
+        upto_id = min(self.cursor(EXPORTED), self.cursor(PUBLISHER))
+        with self._write_lock:
+            connection = self._connection()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                removed = prune_some(connection, before_utc, upto_id)
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                _roll_back(connection)
+                raise JournalError(f"{self.path}: records cannot be pruned: {error}") from error
+            return removed
+
+    def backup(self, path: Path) -> None:
+        """Copy the journal to a new file as it is at one moment, while others write. May take its time.
+
+        Raises `JournalError` where either file refuses; nothing is left at `path` then.
+        """
+        try:
+            copy_to(self.path, path)
+        except (OSError, sqlite3.Error) as error:
+            raise JournalError(f"{path}: the journal cannot be copied there: {error}") from error
+
     def _connection(self) -> sqlite3.Connection:
         ensure(self._write is not None, "a journal opened read-only is not written")
         return self._write  # type: ignore[return-value]  # ensured above
@@ -218,23 +197,66 @@ class Journal:
     def entries_after(self, id_: int, limit: int) -> list[Entry]:
         """At most `limit` entries after entry `id_`, of all tables, in the order of writing."""
         return [
-            _entry(row)
-            for row in self._rows(_ENTRY + "WHERE entry.id > ? ORDER BY entry.id LIMIT ?", id_, limit)
+            entry_of(row)
+            for row in self._rows(ENTRY + "WHERE entry.id > ? ORDER BY entry.id LIMIT ?", id_, limit)
         ]
 
     def entries(self, chain: str, from_seq: int = 1, to_seq: int | None = None) -> Iterator[Entry]:
         """The records of one chain by `seq`, both ends included, in short reads."""
-        query = _ENTRY + "WHERE chain.name = ? AND entry.seq BETWEEN ? AND ? ORDER BY entry.seq LIMIT ?"
+        from_seq = max(from_seq, self.pruned_upto(chain) + 1)
+        query = ENTRY + "WHERE chain.name = ? AND entry.seq BETWEEN ? AND ? ORDER BY entry.seq LIMIT ?"
         last = 2**63 - 1 if to_seq is None else to_seq
         while rows := self._rows(query, chain, from_seq, last, _ROWS_A_READ):
-            yield from map(_entry, rows)
+            yield from map(entry_of, rows)
             from_seq = rows[-1][3] + 1
+
+    def pruned_upto(self, chain: str) -> int:
+        """The last record of a chain that retention has removed, 0 for none."""
+        return self._number(
+            "SELECT ifnull(max(upto_seq), 0) FROM pruned JOIN chain ON chain.id = pruned.chain"
+            " WHERE chain.name = ?",
+            chain,
+        )
+
+    @property
+    def wal_bytes(self) -> int:
+        """Size of the write-ahead log; it grows while a reader keeps a transaction open."""
+        try:
+            return self.path.with_name(self.path.name + "-wal").stat().st_size
+        except FileNotFoundError:
+            return 0
 
     def chains(self) -> list[tuple[str, str]]:
         """Table and chain of every chain, oldest first."""
         return [
             (str(table), str(chain)) for table, chain in self._rows("SELECT tbl, name FROM chain ORDER BY id")
         ]
+
+    def ends(self, table: str) -> dict[str, int]:
+        """The last `seq` of each chain of a table, oldest chain first."""
+        query = (
+            "SELECT name, (SELECT ifnull(max(seq), 0) FROM entry WHERE entry.chain = chain.id)"
+            " FROM chain WHERE tbl = ? ORDER BY id"
+        )
+        return {str(chain): int(seq) for chain, seq in self._rows(query, table)}
+
+    def last_final(self, table: str, upto_id: int) -> Entry | None:
+        """The newest final record of a table among the entries up to `upto_id`; None where there is none."""
+        chains = self._rows("SELECT id FROM chain WHERE tbl = ? ORDER BY id DESC", table)
+        query = ENTRY + "WHERE chain.id = ? AND final = 1 AND entry.id <= ? ORDER BY round DESC LIMIT 1"
+        found = (self._rows(query, int(chain), upto_id) for (chain,) in chains)
+        return next((entry_of(rows[0]) for rows in found if rows), None)
+
+    def finals_upto(self, chain: str, round_number: int, limit: int) -> list[Entry]:
+        """At most `limit` final records of a chain, from that of a round backwards, newest round first."""
+        query = ENTRY + "WHERE chain.name = ? AND final = 1 AND round <= ? ORDER BY round DESC LIMIT ?"
+        return [entry_of(row) for row in self._rows(query, chain, round_number, limit)]
+
+    def session_before(self, chain: str, seq: int) -> Entry | None:
+        """The last `session` record before record `seq`; None where there is none (any more)."""
+        query = ENTRY + "WHERE chain.name = ? AND kind = 'session' AND seq < ? ORDER BY seq DESC LIMIT 1"
+        rows = self._rows(query, chain, seq)
+        return entry_of(rows[0]) if rows else None
 
     def tables(self) -> dict[str, str]:
         """By table the chain that goes on."""
@@ -244,75 +266,7 @@ class Journal:
 
     def tail(self, table: str) -> Tail | None:
         """How the chain of `table` that goes on ends; None where it has none."""
-        rows = self._rows("SELECT id FROM chain WHERE tbl = ? ORDER BY id DESC LIMIT 1", table)
-        if not rows:
-            return None
-        chain = int(rows[0][0])
-        last = _entry(self._rows(_ENTRY + "WHERE chain.id = ? ORDER BY entry.seq DESC LIMIT 1", chain)[0])
-        last_round = self._number(
-            "SELECT max((SELECT ifnull(max(round), 0) FROM entry WHERE chain = ?1 AND kind = 'round'),"
-            " (SELECT ifnull(max(round), 0) FROM entry WHERE chain = ?1 AND final = 1))",
-            chain,
-        )
-        closed = self._rows(
-            "SELECT 1 FROM entry WHERE chain = ? AND round = ? AND final = 1", chain, last_round
-        )
-        open_round = last_round if last_round and not closed else None
-        return Tail(
-            chain=last.chain,
-            seq=last.seq,
-            prev=sha256(last.envelope).hexdigest(),
-            kid=parse_envelope(last.envelope).kid,
-            last_utc=_payload(last.envelope)["time"]["utc"],
-            last_round=last_round,
-            open_round=open_round,
-            unresolved=open_round is not None and self._is_unresolved(chain, open_round),
-            session=self._last_session(chain),
-            inspection=self._inspection(chain, last_round),
-            results=self._results(chain),
-        )
-
-    def _is_unresolved(self, chain: int, round_number: int) -> bool:
-        # From the record that opened the round on, which is near the end of the chain.
-        return bool(
-            self._number(
-                "SELECT count(*) FROM entry WHERE chain = ?1 AND round = ?2 AND kind = 'unresolved'"
-                " AND seq >= (SELECT seq FROM entry WHERE chain = ?1 AND round = ?2 AND kind = 'round')",
-                chain,
-                round_number,
-            )
-        )
-
-    def _last_session(self, chain: int) -> dict[str, Any] | None:
-        rows = self._rows(
-            "SELECT envelope FROM entry WHERE chain = ? AND kind = 'session' ORDER BY seq DESC LIMIT 1", chain
-        )
-        return _payload(rows[0][0]) if rows else None
-
-    def _inspection(self, chain: int, last_round: int) -> str:
-        # No round is opened before the inspection, so only the last one can ask for it.
-        rows = self._rows(
-            "SELECT seq, kind, envelope FROM entry WHERE chain = ? AND round = ? AND final = 1",
-            chain,
-            last_round,
-        )
-        rule = _payload(rows[0][2])["body"].get("rule", "") if rows and rows[0][1] == Kind.VOID else ""
-        if rule not in INSPECTED_AFTER:
-            return ""
-        later = self._rows(
-            "SELECT envelope FROM entry WHERE chain = ? AND kind = 'incident' AND seq > ?", chain, rows[0][0]
-        )
-        return "" if any(_payload(row[0])["body"]["what"] == "inspected" for row in later) else str(rule)
-
-    def _results(self, chain: int) -> tuple[dict[str, Any], ...]:
-        # Looks through as many rounds as there may be voids among them, and no further.
-        rows = self._rows(
-            "SELECT kind, envelope FROM entry WHERE chain = ? AND final = 1 ORDER BY round DESC LIMIT ?",
-            chain,
-            _ROWS_A_READ,
-        )
-        newest = [envelope for kind, envelope in rows if kind == Kind.RESULT][:RESULTS_KEPT]
-        return tuple(_payload(envelope) for envelope in reversed(newest))
+        return read_tail(self._rows, table)
 
     def capture(self, chain: str, seq: int) -> bytes | None:
         """The exact bytes of the raw capture behind a record; None where there is none (any more)."""
@@ -384,12 +338,3 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 def _numbered(id_: int, new: NewEntry) -> Entry:
     return Entry(id_, new.table, new.chain, new.seq, new.kind, new.round, new.final, new.envelope)
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    id_, table, chain, seq, kind, round_number, final, envelope = row
-    return Entry(id_, table, chain, seq, kind, round_number, bool(final), envelope)
-
-
-def _payload(envelope: bytes) -> dict[str, Any]:
-    return strict_object(parse_envelope(envelope).payload, "payload")

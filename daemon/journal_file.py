@@ -16,14 +16,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from dollyd.client.jws import EnvelopeError, parse_envelope
-from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, Record
-from dollyd.daemon.cursors import PUBLISHER, cursor_path, read_cursor
+from dollyd.client.jws import EnvelopeError, Keys, parse_envelope, verify_envelope
+from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, Kind, Record
+from dollyd.daemon.cursors import EXPORTED, PUBLISHER, WRITTEN, cursor_path, read_cursor
 from dollyd.daemon.errors import JournalError
-from dollyd.daemon.files import sync_directory
+from dollyd.daemon.files import sync_directory, sync_file
 
 _VERSION = 2
 _APPLICATION_ID = 0x444F4C59
@@ -53,6 +54,13 @@ CREATE UNIQUE INDEX one_record_a_seq ON entry (chain, seq);
 CREATE UNIQUE INDEX one_opening_a_round ON entry (chain, round) WHERE kind = 'round';
 CREATE UNIQUE INDEX one_final_a_round ON entry (chain, round) WHERE final = 1;
 CREATE INDEX sessions ON entry (chain, seq) WHERE kind = 'session';
+CREATE INDEX checkpoints ON entry (chain, seq) WHERE kind = 'checkpoint';
+CREATE TABLE pruned (
+    chain INTEGER PRIMARY KEY REFERENCES chain,
+    upto_seq INTEGER NOT NULL,  -- the chain begins after it, with a checkpoint
+    head TEXT NOT NULL,  -- digest of that record's envelope: the checkpoint's prev
+    session BLOB  -- the last session record up to there, which a restart wants
+) STRICT;
 CREATE TABLE capture (
     upto INTEGER PRIMARY KEY,  -- bytes of all captures ever kept, this one included
     entry INTEGER NOT NULL UNIQUE REFERENCES entry,
@@ -135,6 +143,25 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def copy_to(path: Path, copy: Path) -> None:
+    """Copy a journal, in use or not, as it is at one moment. Raises `OSError` or `sqlite3.Error`.
+
+    The copy is one file without a WAL, durable and under its name only when it is whole.
+    """
+    partial = copy.with_name(copy.name + ".partial")
+    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640))
+    try:
+        with closing(connect_read_only(path)) as source, closing(_connect(partial, "rw")) as target:
+            source.backup(target)  # in one step: a copy in several begins anew with every commit between
+            target.execute("PRAGMA journal_mode = DELETE")
+        sync_file(partial)
+        partial.rename(copy)
+    finally:
+        for left in copy.parent.glob(f"{partial.name}*"):
+            left.unlink()
+    sync_directory(copy.parent)
+
+
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     # Each connection is used by one thread at a time; the journal sees to it.
     return sqlite3.connect(
@@ -163,7 +190,7 @@ def _check_is_journal(path: Path, connection: sqlite3.Connection) -> None:
 # --- damage --------------------------------------------------------------------------------------
 
 
-def put_aside_if_damaged(path: Path) -> Damage | None:
+def put_aside_if_damaged(path: Path, keys: Keys) -> Damage | None:
     """Check what a crash can hurt; rename a damaged journal to `<name>.damaged-<utc>` and tell of it.
 
     Raises `sqlite3.Error` where the file cannot be read at all, so that nobody knows whether it is damaged.
@@ -175,10 +202,12 @@ def put_aside_if_damaged(path: Path) -> Damage | None:
     last: dict[str, tuple[str, int]] = {}
     try:
         with closing(_connect(path, "ro")) as connection:
+            newest = 0
             if _has_tables(connection):
                 _check_is_journal(path, connection)
-                _check_newest(connection, last)
-                _check_nothing_lost(path, connection)
+                _check_newest(connection, last, keys)
+                (newest,) = connection.execute("SELECT ifnull(max(id), 0) FROM entry").fetchone()
+            _check_nothing_lost(path, newest)
     except _DamagedError as error:
         return _put_aside(path, str(error), last)
     except sqlite3.DatabaseError as error:
@@ -188,17 +217,20 @@ def put_aside_if_damaged(path: Path) -> Damage | None:
     return None if last else _put_aside_before(path)
 
 
-def _check_newest(connection: sqlite3.Connection, last: dict[str, tuple[str, int]]) -> None:
+def _check_newest(connection: sqlite3.Connection, last: dict[str, tuple[str, int]], keys: Keys) -> None:
     """The newest records of each chain are what was signed, and hang together. Fills `last` on the way."""
     chains = connection.execute("SELECT id, tbl, name FROM chain ORDER BY id").fetchall()
     for chain_id, table, chain in chains:
         (seq,) = connection.execute("SELECT max(seq) FROM entry WHERE chain = ?", (chain_id,)).fetchone()
         last[table] = (chain, seq or 0)
     for chain_id, table, chain in chains:
+        upto_seq, head = _beginning(connection, chain_id, table)
         rows = connection.execute(
-            "SELECT seq, kind, round, final, envelope FROM entry WHERE chain = ? ORDER BY seq DESC LIMIT ?",
-            (chain_id, _CHECKED_PER_CHAIN),
+            "SELECT seq, kind, round, final, envelope FROM entry WHERE chain = ? AND seq > ?"
+            " ORDER BY seq DESC LIMIT ?",
+            (chain_id, upto_seq, _CHECKED_PER_CHAIN),
         ).fetchall()
+        _check_last(table, rows, keys)
         wanted = None
         for seq, kind, round_number, final, envelope in rows:
             if wanted not in {None, sha256(envelope).hexdigest()}:
@@ -208,9 +240,33 @@ def _check_newest(connection: sqlite3.Connection, last: dict[str, tuple[str, int
             if columns != (table, chain, seq, kind, round_number) or final != (kind in FINAL_KINDS):
                 raise _DamagedError(f"record {seq} of {table} is not what its row says")
             wanted = record.prev
-        if rows and rows[-1][0] == 1 and wanted != NO_PREVIOUS:
+        if rows[-1][0] == upto_seq + 1 and wanted != head:
             raise _DamagedError(f"chain of {table} has lost its beginning")
     connection.execute("SELECT max(upto) FROM capture").fetchone()
+
+
+def _beginning(connection: sqlite3.Connection, chain_id: int, table: str) -> tuple[int, str]:
+    """The last record before a chain's first one, and its digest; 0 where nothing was pruned."""
+    query = "SELECT upto_seq, head FROM pruned WHERE chain = ?"
+    upto_seq, head = connection.execute(query, (chain_id,)).fetchone() or (0, NO_PREVIOUS)
+    query = "SELECT min(seq) FROM entry WHERE chain = ? AND seq > ?"
+    (first,) = connection.execute(query, (chain_id, upto_seq)).fetchone()
+    if first != upto_seq + 1:
+        raise _DamagedError(f"chain of {table} has lost its beginning")
+    return int(upto_seq), str(head)
+
+
+def _check_last(table: str, rows: list[tuple[Any, ...]], keys: Keys) -> None:
+    """The last record, for which no later one vouches, has its signature, by the key of the one before."""
+    seq, envelope = rows[0][0], rows[0][4]
+    try:
+        last = parse_envelope(envelope)
+        if len(rows) > 1 and rows[1][1] != Kind.KEY and parse_envelope(rows[1][4]).kid != last.kid:
+            raise _DamagedError(f"record {seq} of {table} has another key than the one before")
+        if last.kid in keys:  # whether a key is lost is no matter of the file
+            verify_envelope(last, keys)
+    except EnvelopeError as error:
+        raise _DamagedError(f"record {seq} of {table}: {error}") from error
 
 
 def _record(table: str, seq: int, envelope: bytes) -> Record:
@@ -220,12 +276,12 @@ def _record(table: str, seq: int, envelope: bytes) -> Record:
         raise _DamagedError(f"record {seq} of {table} cannot be read: {error}") from error
 
 
-def _check_nothing_lost(path: Path, connection: sqlite3.Connection) -> None:
-    # SQLite takes the end of a torn WAL for the end of the data and says nothing.
-    (newest,) = connection.execute("SELECT ifnull(max(id), 0) FROM entry").fetchone()
-    sent = read_cursor(cursor_path(path, PUBLISHER))
-    if sent > newest:
-        raise _DamagedError(f"it ends at entry {newest}, but entry {sent} has been sent")
+def _check_nothing_lost(path: Path, newest: int) -> None:
+    # SQLite takes the first damaged frame of a WAL for the end of the data and says nothing.
+    for name, what in ((PUBLISHER, "sent"), (WRITTEN, "written")):
+        known = read_cursor(cursor_path(path, name))
+        if known > newest:
+            raise _DamagedError(f"it ends at entry {newest}, but entry {known} has been {what}")
 
 
 def _put_aside(path: Path, why: str, last: dict[str, tuple[str, int]]) -> Damage:
@@ -233,7 +289,7 @@ def _put_aside(path: Path, why: str, last: dict[str, tuple[str, int]]) -> Damage
     name, number = stem, 1
     while any(path.parent.glob(f"{name}*")):
         number += 1
-        name = f"{stem}_{number}"
+        name = f"{stem}_{number:03}"  # padded: names are put in order as texts
     for file in _files(path):
         file.rename(path.with_name(name + file.name.removeprefix(path.name)))
     sync_directory(path.parent)
@@ -243,7 +299,8 @@ def _put_aside(path: Path, why: str, last: dict[str, tuple[str, int]]) -> Damage
 def _files(path: Path) -> list[Path]:
     """The files of a journal, the main one first."""
     side_files = [path.with_name(path.name + ending) for ending in ("-wal", "-shm")]
-    return [file for file in (path, *side_files, cursor_path(path, PUBLISHER)) if file.exists()]
+    cursors = [cursor_path(path, name) for name in (PUBLISHER, WRITTEN, EXPORTED)]  # places in this very file
+    return [file for file in (path, *side_files, *cursors) if file.exists()]
 
 
 def _put_aside_before(path: Path) -> Damage | None:

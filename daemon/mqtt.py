@@ -1,4 +1,4 @@
-"""One connection to one broker. The only module that imports aiomqtt (2.5, on paho).
+"""One connection to one broker. With `mqtt_client` the only module that knows aiomqtt.
 
 A link is built, used and thrown away: the first thing that goes wrong ends it, with one `LinkError` that
 says why. Nothing is ever published twice inside a link: a missing acknowledgement means "unknown", and the
@@ -8,40 +8,29 @@ library may still hold the message. Whoever needs certainty builds a new link an
 from __future__ import annotations
 
 import asyncio
-import logging
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self
-from urllib.parse import urlsplit
+from typing import Self
 
 import aiomqtt
-from aiomqtt.types import PahoSocket
-from paho.mqtt.client import MQTT_ERR_SUCCESS, Client, ConnectFlags
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
+from paho.mqtt.client import MQTTMessage
 from paho.mqtt.reasoncodes import ReasonCode
 
+from dollyd.daemon.broker_address import parse_broker
+from dollyd.daemon.certificates import tls_context
 from dollyd.daemon.errors import DollydError, ensure
+from dollyd.daemon.mqtt_client import INBOX_MAX, MqttClient, MqttSettings, Will
 
-SESSION_EXPIRY_S = 86_400
-"""How long a broker keeps our session: by its absence we learn that the broker has lost its memory."""
-INBOX_MAX = 1000
-"""Messages received and not yet taken; later ones are dropped, and their senders miss an answer."""
+__all__ = ["INBOX_MAX", "Cause", "LinkError", "Message", "MqttLink", "MqttSettings", "Will"]
 
+_TAKEN_AT_ONCE = 16
+"""Messages given in one round of the loop: more than come in one, too few to hold up others."""
 _V5_KEEP_ALIVE_TIMEOUT = 141
 _V5_SESSION_TAKEN_OVER = 142
-_RECEIVE_MAXIMUM_DEFAULT = 65_535
-"""MQTT 5, 3.2.2.3.3: where CONNACK does not say it."""
-
-# The causes of trouble are told once, by whoever owns the link; the library's line per retry is not wanted.
-_LIBRARY_LOG = logging.getLogger("dollyd.mqtt.library")
-_LIBRARY_LOG.addHandler(logging.NullHandler())
-_LIBRARY_LOG.propagate = False
-_LIBRARY_LOG.setLevel(logging.CRITICAL)
 
 
 class Cause(StrEnum):
@@ -76,61 +65,6 @@ class LinkError(DollydError):
         super().__init__(f"{cause}: {detail}" if detail else str(cause))
         self.cause = cause
         self.detail = detail
-
-
-@dataclass(frozen=True, slots=True)
-class MqttSettings:
-    """How to reach the brokers.
-
-    `brokers`: tried in order, each `host:port`, `mqtt://host:port` or `mqtts://host:port` (TLS). `password`
-    is the password itself; the caller reads it from its file. The three TLS files are read again at each
-    connect, so that a renewed certificate is used without a restart; without `ca_file` the system's
-    authorities count.
-    """
-
-    brokers: tuple[str, ...]
-    client_id: str
-    protocol: Literal["5", "3.1.1"] = "5"
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    keepalive_s: int = 10
-    ack_deadline_s: float = 5.0
-    """Oldest age of an unacknowledged publish, and the time a connect may take."""
-    in_flight_max: int = 20
-    """Publishes handed to the broker and not yet acknowledged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where one broker listens."""
-
-    host: str
-    port: int
-    tls: bool
-
-
-def parse_broker(text: str) -> Address:
-    """Read `host:port`, optionally after `mqtt://` or `mqtts://`; raises ValueError saying what is wrong."""
-    parts = urlsplit(text if "://" in text else f"mqtt://{text}")
-    if parts.scheme not in {"mqtt", "mqtts"}:
-        raise ValueError(f"scheme {parts.scheme!r} is neither mqtt nor mqtts")
-    if parts.path or parts.query or parts.fragment or parts.username is not None:
-        raise ValueError("only host and port belong here")
-    tls = parts.scheme == "mqtts"
-    if not parts.hostname or " " in parts.hostname:
-        raise ValueError("the host is missing")
-    return Address(parts.hostname, parts.port or (8883 if tls else 1883), tls)
-
-
-@dataclass(frozen=True, slots=True)
-class Will:
-    """What the broker publishes, retained, when the link ends without a word."""
-
-    topic: str
-    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +108,12 @@ class MqttLink:
         self._deadline: asyncio.TimerHandle | None = None
         self._turn = asyncio.Lock()
         self._room = asyncio.Event()
-        self._client: _Client
+        self._client: MqttClient
 
     async def __aenter__(self) -> Self:
         """Connect; raises `LinkError`."""
         tls = await asyncio.to_thread(_tls_context, self._settings) if self._address.tls else None
-        self._client = _Client(
+        self._client = MqttClient(
             self._settings, self._address, self._will, tls, keep_session=self._keep_session
         )
         # The library cannot be interrupted while a thread connects for it, and leaves a failed socket open.
@@ -220,11 +154,30 @@ class MqttLink:
             await self._client.leave()
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """The broker's certificate (DER) while the link stands; None without TLS."""
+        return self._client.peer_certificate
+
+    @property
+    def inbox_dropped(self) -> int:
+        """Messages received on this link and dropped because `INBOX_MAX` others had not been taken."""
+        return self._client.inbox_dropped
+
+    @property
     def room(self) -> int:
         """How many publishes may be sent now."""
         return self.window - len(self._unacknowledged)
 
-    def send(self, topic: str, payload: bytes, *, retain: bool = False, acked: Callable[[], None]) -> None:
+    def send(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        retain: bool = False,
+        correlation: bytes = b"",
+        response_topic: str = "",
+        acked: Callable[[], None],
+    ) -> None:
         """Write a QoS 1 publish to the socket now; needs `room`. `acked` is called in the loop at its PUBACK.
 
         Never raises for a broken line: `wait_lost` does, and `acked` is then never called.
@@ -232,7 +185,9 @@ class MqttLink:
         if self.error is not None:
             return
         ensure(self.room > 0, "no more publishes in flight than the window")
-        packet_id = self._client.send(topic, payload, retain=retain)
+        packet_id = self._client.send(
+            topic, payload, retain=retain, correlation=correlation, response_topic=response_topic
+        )
         if packet_id is None:
             self._fail(Cause.CLOSED)
             return
@@ -242,15 +197,36 @@ class MqttLink:
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Publish with QoS 1 and wait for the PUBACK; raises `LinkError` when the link ends before it."""
+        acked = await self.hand_over(topic, payload, retain=retain)
+        await asyncio.wait({acked, self._lost}, return_when=asyncio.FIRST_COMPLETED)
+        if not acked.done():
+            raise self._reason()
+
+    async def hand_over(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        retain: bool = False,
+        correlation: bytes = b"",
+        response_topic: str = "",
+    ) -> asyncio.Future[None]:
+        """`send` when there is room; the future is done at the PUBACK, never where the link ends before."""
         acked: asyncio.Future[None] = self._loop.create_future()
+        resolve = partial(_resolve, acked)
         async with self._turn:  # first come, first served, also while the window is full
             while self.room <= 0 and self.error is None:
                 self._room.clear()
                 await self._room.wait()
-            self.send(topic, payload, retain=retain, acked=lambda: _resolve(acked))
-        await asyncio.wait({acked, self._lost}, return_when=asyncio.FIRST_COMPLETED)
-        if not acked.done():
-            raise self._reason()
+            self.send(
+                topic,
+                payload,
+                retain=retain,
+                correlation=correlation,
+                response_topic=response_topic,
+                acked=resolve,
+            )
+        return acked
 
     async def subscribe(self, topic_filter: str) -> None:
         """Subscribe with QoS 1; raises `LinkError`, with `Cause.DENIED` if the broker says no."""
@@ -264,13 +240,18 @@ class MqttLink:
             raise self._reason()
 
     async def messages(self) -> AsyncIterator[Message]:
-        """What comes in, until the link ends with its `LinkError`."""
-        try:
-            async for message in self._client.messages:
-                yield _message(message)
-        except aiomqtt.MqttError:
-            await asyncio.wait({self._lost})
-            raise self._reason() from None
+        """What comes in, until the link ends with its `LinkError`. One reader at a time."""
+        inbox, arrived = self._client.inbox, self._client.arrived
+        while True:
+            for _ in range(min(len(inbox), _TAKEN_AT_ONCE)):
+                yield _message(inbox.popleft())
+            if inbox:
+                await asyncio.sleep(0)
+            elif self.error is not None:
+                raise self._reason()
+            else:
+                arrived.clear()
+                await arrived.wait()
 
     async def wait_lost(self) -> None:
         """Wait for the end of the link and raise its `LinkError`."""
@@ -289,6 +270,7 @@ class MqttLink:
         if self._deadline is not None:
             self._deadline.cancel()
         self._room.set()
+        self._client.arrived.set()
         self._lost.set_result(None)
         if cause is not Cause.LEFT:
             self._client.drop()
@@ -324,133 +306,11 @@ class MqttLink:
         self._fail(causes.get(code or 0, Cause.CLOSED), str(error) if error else "")
 
 
-class _Client(aiomqtt.Client):
-    """Adds what aiomqtt 2.5 keeps to itself: the session flag, the reason in a PUBACK, an end that cleans up.
-
-    It leans on names that aiomqtt and paho mark as private; pyproject pins aiomqtt below 3 for that.
-    """
-
-    def __init__(
-        self,
-        settings: MqttSettings,
-        address: Address,
-        will: Will | None,
-        tls: ssl.SSLContext | None,
-        *,
-        keep_session: bool,
-    ) -> None:
-        v5 = settings.protocol == "5"
-        properties = Properties(PacketTypes.CONNECT) if v5 else None  # type: ignore[no-untyped-call]  # paho
-        if properties is not None and keep_session:
-            properties.SessionExpiryInterval = SESSION_EXPIRY_S
-        super().__init__(
-            address.host,
-            address.port,
-            identifier=settings.client_id,
-            protocol=aiomqtt.ProtocolVersion.V5 if v5 else aiomqtt.ProtocolVersion.V311,
-            clean_session=None if v5 else not keep_session,
-            clean_start=not keep_session if v5 else 3,  # 3: paho's "not an MQTT 5 connection"
-            properties=properties,
-            username=settings.username,
-            password=settings.password,
-            tls_context=tls,
-            keepalive=settings.keepalive_s,
-            timeout=settings.ack_deadline_s,
-            will=None if will is None else aiomqtt.Will(will.topic, will.payload, qos=1, retain=True),
-            max_queued_incoming_messages=INBOX_MAX,
-            max_inflight_messages=0,  # the link's window governs; paho's own counter has stuck before
-            socket_options=((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),),
-            logger=_LIBRARY_LOG,
-        )
-        self._client.connect_timeout = settings.ack_deadline_s
-        self.session_present = False
-        self.receive_maximum = _RECEIVE_MAXIMUM_DEFAULT
-        self.acknowledged: Callable[[int, ReasonCode], None] = lambda _packet_id, _reason: None
-
-    @property
-    def disconnected(self) -> asyncio.Future[None]:
-        """Done when the connection has ended."""
-        return self._disconnected
-
-    @property
-    def dropped(self) -> bool:
-        """Whether the socket is gone already."""
-        return self._client.socket() is None
-
-    def send(self, topic: str, payload: bytes, *, retain: bool) -> int | None:
-        """Hand a QoS 1 publish to the socket; gives the packet id, None where there is no connection."""
-        info = self._client.publish(topic, payload, qos=1, retain=retain)
-        return info.mid if info.rc == MQTT_ERR_SUCCESS else None
-
-    async def leave(self) -> None:
-        """Send DISCONNECT."""
-        if not self._disconnected.done():
-            await super().__aexit__(None, None, None)
-
-    def drop(self) -> None:
-        """Close the socket without DISCONNECT."""
-        self._client._sock_close()  # noqa: SLF001  paho has no public way to close at once
-        if not self._disconnected.done():
-            self._disconnected.set_result(None)
-
-    async def abort(self) -> None:
-        """Close the socket and end the library's task, whatever state they are in."""
-        self._client._sock_close()  # noqa: SLF001  see `drop`
-        if self._misc_task is not None:
-            self._misc_task.cancel()
-            await asyncio.wait({self._misc_task})
-
-    def _on_connect(
-        self,
-        client: Client,
-        userdata: Any,
-        flags: ConnectFlags,
-        reason_code: ReasonCode,
-        properties: Properties | None = None,
-    ) -> None:
-        self.session_present = flags.session_present
-        self.receive_maximum = getattr(properties, "ReceiveMaximum", _RECEIVE_MAXIMUM_DEFAULT)
-        super()._on_connect(client, userdata, flags, reason_code, properties)
-
-    def _on_publish(
-        self,
-        client: Client,  # noqa: ARG002  paho's signature
-        userdata: Any,  # noqa: ARG002  paho's signature
-        mid: int,
-        reason_code: ReasonCode,
-        properties: Properties,  # noqa: ARG002  paho's signature
-    ) -> None:
-        self.acknowledged(mid, reason_code)
-
-    def _on_socket_register_write(self, client: Client, userdata: Any, sock: PahoSocket) -> None:
-        # In the loop's thread: write now, not two rounds of the loop later. Only a full socket has to wait.
-        if self._connected.done():
-            client.loop_write()
-            if sock.fileno() < 0 or not client.want_write():
-                return
-        super()._on_socket_register_write(client, userdata, sock)
-
-
-class _TlsSocket(ssl.SSLSocket):
-    """Closes itself when the handshake fails; paho would leave that to the garbage collector."""
-
-    def do_handshake(self, block: bool = False) -> None:
-        try:
-            super().do_handshake(block)
-        except OSError:
-            self.close()
-            raise
-
-
 def _tls_context(settings: MqttSettings) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=settings.ca_file)
-        context.sslsocket_class = _TlsSocket
-        if settings.cert_file is not None:
-            context.load_cert_chain(settings.cert_file, settings.key_file)
+        return tls_context(settings.ca_file, settings.cert_file, settings.key_file)
     except OSError as error:  # ssl.SSLError is one
         raise LinkError(Cause.TLS, str(error)) from error
-    return context
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
@@ -471,12 +331,10 @@ def _connect_cause(error: aiomqtt.MqttError) -> Cause:
     return Cause.SILENT
 
 
-def _message(message: aiomqtt.Message) -> Message:
-    payload = message.payload
-    ensure(isinstance(payload, bytes), "what paho receives is bytes")
+def _message(message: MQTTMessage) -> Message:
     return Message(
-        topic=str(message.topic),
-        payload=bytes(payload),
+        topic=message.topic,
+        payload=bytes(message.payload),
         retain=message.retain,
         response_topic=getattr(message.properties, "ResponseTopic", ""),
         correlation=getattr(message.properties, "CorrelationData", b""),

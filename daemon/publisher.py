@@ -12,21 +12,24 @@ what a broker drops for an absent subscriber, is found by the consumer's gap che
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Protocol
+from typing import Literal
 
 import msgspec
 import structlog
 
 from dollyd.daemon.clock import Clock
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, iso_utc
+from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings, Will
+from dollyd.daemon.node_status import offline, online
+from dollyd.daemon.stream_source import Entry, Source
 from dollyd.daemon.topics import Topics
 
 REPUBLISH = 500
@@ -34,59 +37,12 @@ REPUBLISH = 500
 them. The broker must save its memory more often than that (`autosave_interval` in `mosquitto.conf`)."""
 RETAINED_EVERY_S = 0.05
 """Shortest time between two publishes of one retained topic; what changes faster is coalesced."""
-VALID_BEATS = 3
-"""Heartbeats that may be missing before a node's `online` is worth nothing."""
 SHORT_LINK_S = 10
 SHORT_LINKS = 3
 """Few brokers tell a takeover (MQTT 3.1.1 cannot, Mosquitto 2.0 does not): so many links in a row that began
 with our session kept and were closed so soon are one. A restarting broker forgets, or refuses in between."""
 
 _LOG = structlog.get_logger(__name__)
-
-
-class Entry(Protocol):
-    """One journaled record."""
-
-    @property
-    def id(self) -> int:
-        """Place in the journal, over all tables; grows by 1."""
-        ...
-
-    @property
-    def table(self) -> str:
-        """Whose record it is."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """The record's kind, as in the topic."""
-        ...
-
-    @property
-    def final(self) -> bool:
-        """Whether it ends or corrects a round, and so becomes the table's retained `last`."""
-        ...
-
-    @property
-    def envelope(self) -> bytes:
-        """The exact bytes to publish."""
-        ...
-
-
-class Source(Protocol):
-    """The journal, as far as the publisher sees it."""
-
-    def entries_after(self, id_: int, limit: int, /) -> Sequence[Entry]:
-        """The next entries in order of id, at most `limit`; empty at the end."""
-        ...
-
-    def cursor(self) -> int:
-        """Id up to which everything was acknowledged, 0 at first."""
-        ...
-
-    def set_cursor(self, id_: int, /) -> None:
-        """Keep the cursor. Losing the last ones in a power cut costs repeats, nothing else."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,21 +80,10 @@ class PublisherStats:
     repeats: int
     """Of `publishes`, those that had been sent before."""
     last_error: str
-
-
-class NodeStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Payload of `node/<node>/status`. `online` is worth nothing past `valid_until`.
-
-    `valid_for_s` is the same span for a listener that heard it fresh and does not trust two clocks to agree.
-    """
-
-    state: str
-    node: str
-    session: int
-    version: str
-    time: str
-    valid_until: str = ""
-    valid_for_s: int = 0
+    lost: Mapping[str, int]
+    """Links that ended or could not be made, by cause."""
+    retained_coalesced: int
+    """States that a newer one overtook before they were published."""
 
 
 @dataclass(slots=True)
@@ -184,7 +129,7 @@ class Publisher:
         self._retained: dict[str, bytes] = {}
         self._dirty: dict[str, None] = {}  # an ordered set: first changed, first published
         self._retained_wake = asyncio.Event()
-        self._last_ids: dict[str, int] = {}  # table -> entry that its `last` came from
+        self._last_ids: dict[str, int] = {}  # `last` or `checkpoint` of a table -> entry that it came from
 
         self._link: MqttLink | None = None
         self._broker = ""
@@ -198,7 +143,9 @@ class Publisher:
         self._settled = asyncio.Event()
         self._leave = asyncio.Event()
         self._ended = asyncio.Event()
-        self._links = self._publishes = self._repeats = 0
+        self._renewing = False
+        self._links = self._publishes = self._repeats = self._coalesced = 0
+        self._lost_by_cause: Counter[str] = Counter()
         self._last_error = ""
 
     @property
@@ -217,7 +164,13 @@ class Publisher:
             publishes=self._publishes,
             repeats=self._repeats,
             last_error=self._last_error,
+            lost=dict(self._lost_by_cause),
+            retained_coalesced=self._coalesced,
         )
+
+    def broker_in_use(self) -> str:
+        """Where the records go now, as configured; empty while there is no link."""
+        return self._broker if self._link is not None else ""
 
     def notify(self, entries: Sequence[Entry]) -> None:
         """Entries are durable in the journal: publish them.
@@ -245,6 +198,7 @@ class Publisher:
         """Publish the latest payload of a retained topic, and again after a restart of the broker."""
         if self._retained.get(topic) == payload:
             return
+        self._coalesced += topic in self._dirty
         self._retained[topic] = payload
         self._dirty[topic] = None
         self._note_settled()
@@ -263,6 +217,17 @@ class Publisher:
         finally:
             self._settled.set()
             self._ended.set()
+
+    def reconnect(self, mqtt: MqttSettings | None = None) -> None:
+        """Build the link anew, from the first broker and with the certificates of now (they are files).
+
+        `mqtt`: other settings from now on. What is in flight is acknowledged first. Without a link there is
+        nothing to do: the next one will.
+        """
+        self._mqtt = mqtt or self._mqtt
+        if self._link is not None:
+            self._renewing = True
+            self._wake.set()
 
     async def close(self, deadline_s: float) -> None:
         """Wait at most `deadline_s` for the last acknowledgements, say `offline` and disconnect: `run` ends.
@@ -340,6 +305,7 @@ class Publisher:
         self._repeat_until = self._cursor
         self._repeated.clear()
         self._unread = True
+        self._renewing = False
         self._broker = broker
         self._link = link
 
@@ -354,6 +320,7 @@ class Publisher:
             cause = Cause.TAKEN_OVER
         if cause is Cause.LEFT:
             return cause
+        self._lost_by_cause[cause] += 1
         alert = cause is Cause.TAKEN_OVER and self._last_error != cause
         self._last_error = str(cause)
         if self._up is not False or alert:
@@ -370,6 +337,8 @@ class Publisher:
             _LOG.info("broker_connected", broker=self._broker, session_present=self._link.session_present)
 
     async def _pause(self, cause: Cause) -> None:
+        if cause is Cause.LEFT:  # on our own wish
+            return
         longest_s = min(self._backoff.max_s, self._backoff.first_s * 2 ** min(self._failures, 30))
         if cause is Cause.TAKEN_OVER:
             longest_s = self._backoff.taken_over_s
@@ -384,6 +353,8 @@ class Publisher:
             self._wake.clear()
             self._fill(link)
             self._save_cursor()
+            if self._renewing and not self._in_flight and not self._closing:
+                await link.disconnect()
             await self._wake.wait()
 
     def _fill(self, link: MqttLink) -> None:
@@ -402,6 +373,8 @@ class Publisher:
         return max(1, link.window - 1)  # one is left for retained topics and the heartbeat
 
     def _room(self, link: MqttLink) -> int:
+        if self._renewing:
+            return 0
         return min(self._window(link) - len(self._in_flight), link.room)
 
     def _send(self, link: MqttLink, entry: Entry) -> None:
@@ -427,12 +400,18 @@ class Publisher:
             if entry.id > self._cursor:
                 self._cursor = entry.id
                 self._waiting_since_ns = self._clock.stamp().mono_ns
-            if entry.final and entry.id > self._last_ids.get(entry.table, 0):
-                self._last_ids[entry.table] = entry.id
-                self.set_retained(self._topics.last(entry.table), entry.envelope)
+            if entry.final:
+                self._retain_newest(self._topics.last(entry.table), entry)
+            elif entry.kind == Kind.CHECKPOINT:
+                self._retain_newest(self._topics.checkpoint(entry.table), entry)
             if entry.id >= self._repeat_until:
                 self._end_repeats()
         self._wake.set()
+
+    def _retain_newest(self, topic: str, entry: Entry) -> None:
+        if entry.id > self._last_ids.get(topic, 0):
+            self._last_ids[topic] = entry.id
+            self.set_retained(topic, entry.envelope)
 
     def _end_repeats(self) -> None:
         self._suspect = False
@@ -483,16 +462,10 @@ class Publisher:
         await link.publish(topic, payload, retain=True)
         self._wake.set()
 
-    def _status(self, state: str) -> bytes:
-        now_ns = self._clock.stamp().utc_ns
-        valid_for_s = VALID_BEATS * self._mqtt.keepalive_s if state == "online" else 0
-        status = NodeStatus(
-            state=state,
-            node=self._node.name,
-            session=self._node.session,
-            version=self._node.version,
-            time=iso_utc(now_ns),
-            valid_until=iso_utc(now_ns + valid_for_s * NS_PER_S) if valid_for_s else "",
-            valid_for_s=valid_for_s,
-        )
+    def _status(self, state: Literal["online", "offline"]) -> bytes:
+        node, now_ns = self._node, self._clock.stamp().utc_ns
+        if state == "online":
+            status = online(node.name, node.session, node.version, now_ns, self._mqtt.keepalive_s)
+        else:
+            status = offline(node.name, node.session, node.version, now_ns)
         return msgspec.json.encode(status)

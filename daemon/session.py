@@ -142,6 +142,7 @@ class DeviceSession:
         self._open = False
         self._overruns = 0
         self._ended = asyncio.Event()
+        self._waiting: asyncio.Future[None] | None = None
         self._bug: Exception | None = None
 
     async def run(self) -> None:
@@ -152,15 +153,25 @@ class DeviceSession:
         try:
             while True:
                 await self._connection()
-                await self._clock.sleep_until(self._clock.stamp().mono_ns + self._backoff.next_ns())
+                await self._pause()
         finally:
-            self._open = False
-            self._transport.close()
+            self.leave()
+
+    def wake(self) -> None:
+        """Something was plugged in: a wait for the next attempt ends now, and the waits begin short again."""
+        if self._waiting is not None:
+            self._backoff.reset()
+            self._waiting.cancel()
 
     def send(self, data: bytes) -> None:
         """Send to the device; counted and dropped where it is not connected or does not read."""
         taken = self._open and self._transport.write(data)
         self.counters["sends" if taken else "sends_dropped"] += 1
+
+    def leave(self) -> None:
+        """Close at once and tell the sink nothing: the session is at its end, `run` is to be cancelled."""
+        self._open = False
+        self._transport.close()
 
     def drop(self, cause: str) -> None:
         """Close and connect anew after the backoff; tells the sink before it returns."""
@@ -186,6 +197,16 @@ class DeviceSession:
         await self._ended.wait()
         if self._bug is not None:
             raise self._bug
+
+    async def _pause(self) -> None:
+        """Wait for the next attempt, or until `wake`."""
+        due_ns = self._clock.stamp().mono_ns + self._backoff.next_ns()
+        self._waiting = asyncio.ensure_future(self._clock.sleep_until(due_ns))
+        try:
+            await asyncio.wait({self._waiting})
+        finally:
+            self._waiting.cancel()
+            self._waiting = None
 
     def _on_data(self, data: bytes) -> None:
         try:

@@ -23,7 +23,7 @@ from dollyd.daemon.gaming_day import gaming_day
 from dollyd.daemon.table_rules import TableRules, Wanted, rules_of
 from dollyd.daemon.topics import NO_TABLES, check_name
 from dollyd.drivers import DRIVERS
-from dollyd.drivers.spec import DeviceSetup, DriverSpec, Place, Proof, UsbDefaults
+from dollyd.drivers.spec import Badges, DeviceSetup, DriverSpec, Place, Proof, UsbDefaults
 from dollyd.drivers.transports.usb_port import UsbSettings, parse_usb
 
 SHIPPED_RULES = "fi-ray-2013"
@@ -42,16 +42,30 @@ class _Section(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JournalSection(_Section, frozen=True):
-    """Where the journal lies, and how much of raw captures it keeps."""
+    """Where the journal lies, how much of raw captures it keeps, and how often it is summed up."""
 
     path: str
     captures_max_mb: Positive = 500
+    low_mb: NotNegative = 200
+    """With less free on the journal's disk, raw captures are no longer kept."""
+    floor_mb: NotNegative = 50
+    """With less free, no new round is opened; the rest is for the rounds in progress."""
+    keep_days: Positive | None = None
+    """Older records go, where they are sealed, exported and acknowledged; None keeps all."""
+    checkpoint_every_s: Positive = 3600
+    """A chain that has new records gets a checkpoint so often, and when its table closes or we stop."""
 
 
 class SigningSection(_Section, frozen=True):
-    """The node's private key, a PEM file that only its owner may read."""
+    """The node's private key, a PEM file that only its owner may read, and whom the site trusts."""
 
     key: str
+    next_key: str = ""
+    """The key that takes over at a start or SIGHUP, announced by `key`; afterwards it becomes `key`."""
+    trust: str = ""
+    """The site's trust file, published for consumers."""
+    root: str = ""
+    """Thumbprint (`kid`) of the root key that the trust file is checked against."""
 
 
 class MqttSection(_Section, frozen=True):
@@ -68,6 +82,16 @@ class MqttSection(_Section, frozen=True):
     key_file: str = ""
     keepalive_s: Annotated[int, Meta(ge=1, le=10)] = 10
     """A dead link is found within twice this time."""
+    lag_records: Positive = 200
+    lag_s: Positive = 60
+    """A consumer that is further behind, by its own acknowledgements, is an incident."""
+
+
+class MetricsSection(_Section, frozen=True):
+    """Figures for those who scrape."""
+
+    file: str = ""
+    """OpenMetrics text, replaced every few seconds, e.g. for node_exporter; empty: none."""
 
 
 class GamingDaySection(_Section, frozen=True):
@@ -91,6 +115,8 @@ class DeviceSection(_Section, frozen=True):
     """Longer silence inside a draw is a gap; 4 periods unless set."""
     options: dict[str, Any] = {}
     secret_file: str = ""
+    badges: dict[str, Literal["dealer", "inspector", "pit-boss"]] = {}
+    """A console: whose badge is worth what; empty, whoever is at the console is the dealer."""
     expect: dict[str, str] = {}
     """Identity that the device must show."""
 
@@ -117,8 +143,6 @@ class TableSection(_Section, frozen=True):
     """Order of the pockets, cups or sectors: needed where it is measured at the device."""
     quarters: bool = False
     confirm: Literal["auto", "dealer"] = "auto"
-    no_stakes_imprisoned_after_round: NotNegative = 0
-    """An operator has made sure of it: the version may change after this round, though it was a zero."""
     odds_timeout_ms: Positive = 5_000
     draw_timeout_ms: Positive = 120_000
     witness_timeout_ms: Positive = 1_000
@@ -132,6 +156,7 @@ class _File(_Section, frozen=True):
     signing: SigningSection
     tables: dict[str, dict[str, Any]]
     mqtt: MqttSection = MqttSection()
+    metrics: MetricsSection = MetricsSection()
     gaming_day: GamingDaySection = GamingDaySection()
 
 
@@ -154,7 +179,6 @@ class TableSettings:
 
     setup: Setup
     devices: Mapping[str, DeviceSettings]
-    no_stakes_imprisoned_after_round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +192,7 @@ class Settings:
     signing: SigningSection
     mqtt: MqttSection
     tables: Mapping[str, TableSettings]
+    metrics: MetricsSection
 
 
 def load(path: Path) -> Settings:
@@ -191,9 +216,12 @@ def load(path: Path) -> Settings:
     except (ValueError, KeyError) as error:
         remedy = 'give a timezone like "Europe/Helsinki" and a boundary like "06:00"'
         raise ConfigError(file, "gaming_day", str(error), remedy) from error
+    if head.journal.floor_mb > head.journal.low_mb:
+        problem = f"{head.journal.floor_mb} is more than journal.low_mb, {head.journal.low_mb}"
+        raise ConfigError(file, "journal.floor_mb", problem, "give a floor below the low mark")
     tables = {name: _table(path, name, tree, date_of) for name, tree in head.tables.items()}
     _check_ports_differ(file, tables)
-    return Settings(file, head.site, head.node, head.journal, head.signing, head.mqtt, tables)
+    return Settings(file, head.site, head.node, head.journal, head.signing, head.mqtt, tables, head.metrics)
 
 
 def shipped_table(game: str, variant: str, driver: str) -> TableSettings:
@@ -288,7 +316,7 @@ def _table(config: Path, name: str, tree: Any, date_of: Callable[[int], str]) ->
         gaming_date=date_of,
     )
     _check_proofs(file, key, setup, devices)
-    return TableSettings(setup, devices, section.no_stakes_imprisoned_after_round)
+    return TableSettings(setup, devices)
 
 
 def _device(config: Path, key: str, name: str, tree: Any, rules: TableRules) -> DeviceSettings:
@@ -330,6 +358,7 @@ def _device(config: Path, key: str, name: str, tree: Any, rules: TableRules) -> 
         options=section.options,
         secret=_secret(config, key, section, place),
         expect=section.expect,
+        badges=Badges(section.badges, rules.rules.badge_required, rules.rules.operator_session_s * 1000),
     )
     return DeviceSettings(key, section, driver, setup, _usb(file, key, section, driver))
 

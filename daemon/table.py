@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from random import Random
 from typing import Any, Protocol
@@ -18,13 +19,15 @@ import msgspec
 import structlog
 
 from dollyd.daemon.clock import Clock
-from dollyd.daemon.core.events import Restarted, TableOpened
-from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.decision import setting
+from dollyd.daemon.core.events import HostIncident, Restarted, TableClosed, TableOpened
+from dollyd.daemon.core.record import Kind, Setting, Stakes
 from dollyd.daemon.core.round import phase
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp, iso_utc
-from dollyd.daemon.core.state import Mark, Round, Setup, Table
+from dollyd.daemon.core.state import Mark, Proposal, Round, Setup, Table
+from dollyd.daemon.displays import DeviceState, Outcome, TableState, outcome_of, pending_of
 from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house
-from dollyd.daemon.errors import InvariantError
+from dollyd.daemon.errors import InvariantError, ensure
 from dollyd.daemon.journal import Tail
 from dollyd.daemon.session import DeviceSession, Transport
 from dollyd.daemon.settings import DeviceSettings, TableSettings
@@ -103,6 +106,8 @@ class TableRunner:
     ) -> None:
         self.name = settings.setup.table
         self.settings = settings
+        self.chain = ""
+        """The running chain, known from the start on."""
         self.sessions: dict[str, DeviceSession] = {}
         protocols = {name: device.driver.protocol(device.setup) for name, device in settings.devices.items()}
         self.engine = Engine(settings.setup, protocols)
@@ -110,16 +115,19 @@ class TableRunner:
         self._clock = clock
         self._random = random
         self._on_change = on_change
-        self._outcomes: deque[dict[str, Any]] = deque(maxlen=OUTCOMES_SHOWN)
+        self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_SHOWN)
+        self._results = self._manual_results = 0
+        self._reload_waits = self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._log = structlog.get_logger().bind(table=self.name)
 
     # --- life ----------------------------------------------------------------------------------------
 
-    def start(self, tail: Tail | None) -> None:
+    def start(self, tail: Tail | None, chain: str = "") -> None:
         """Take up where the journal ends; without a journaled session the table is opened."""
         at = self._clock.stamp()
+        self.chain = chain
         if tail is not None:
             self.engine = Engine(
                 self.settings.setup, self.engine.protocols, restored(self.settings.setup, tail, self._clock)
@@ -129,18 +137,65 @@ class TableRunner:
             self._take(house(Restarted(tail.last_utc), at))
         if not self.engine.table.open:
             self._take(house(TableOpened("configuration"), at))
-        for name, device in self.settings.devices.items():
-            self.sessions[name] = DeviceSession(
-                name,
-                transport_of(device),
-                device.driver.framing(),
-                _DeviceSink(self, name),
-                clock=self._clock,
-                random=self._random,
-            )
+        self.sessions = {name: self._session(name) for name in self.settings.devices}
+
+    def _session(self, name: str) -> DeviceSession:
+        device = self.settings.devices[name]
+        return DeviceSession(
+            name,
+            transport_of(device),
+            device.driver.framing(),
+            _DeviceSink(self, name),
+            clock=self._clock,
+            random=self._random,
+        )
+
+    def reconfigure(self, settings: TableSettings) -> tuple[list[str], list[str]]:
+        """Go over to other rules and devices, between two rounds.
+
+        Devices that stay as they are keep their sessions. Gives those whose sessions have been left and are
+        to be ended, and those whose sessions are to be run. Where what is played changes, or its stakes, the
+        table's session is closed and another one opened.
+        """
+        before, at = self.settings, self._clock.stamp()
+        ensure(self.engine.table.round is None, "rules and devices change between two rounds")
+        ended = [name for name in self.sessions if before.devices[name] != settings.devices.get(name)]
+        begun = [name for name in settings.devices if before.devices.get(name) != settings.devices[name]]
+        reopened = self.engine.table.open and _terms(before.setup) != _terms(settings.setup)
+        if reopened:
+            self._take(house(TableClosed("configuration"), at))
+        for name in ended:
+            self.sessions.pop(name).leave()
+        protocols = {
+            name: device.driver.protocol(device.setup) if name in begun else self.engine.protocols[name]
+            for name, device in settings.devices.items()
+        }
+        kept = settings.devices.keys() - set(begun)
+        self.settings = settings
+        self.engine = Engine(settings.setup, protocols, carried_over(self.engine, settings.setup, kept))
+        self.sessions |= {name: self._session(name) for name in begun}
+        if reopened:
+            self._take(house(TableOpened("configuration"), at))
+        else:
+            text = "another configuration is in force" + (f"; devices: {', '.join(begun)}" if begun else "")
+            self._take(house(HostIncident("reconfigured", text), at))
+        return ended, begun
+
+    def set_reload_waits(self, *, waits: bool) -> None:
+        """Whether another configuration waits for the end of the round; displays are told."""
+        if waits != self._reload_waits:
+            self._reload_waits = waits
+            self._on_change(self)
+
+    def leave(self) -> None:
+        """End the timer and let go of all devices; their sessions are to be ended."""
+        self.stop()
+        for session in self.sessions.values():
+            session.leave()
 
     def stop(self) -> None:
-        """End the timer; the sessions are ended by their tasks."""
+        """Take nothing any more, and end the timer; the sessions are ended by their tasks."""
+        self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -151,11 +206,13 @@ class TableRunner:
         """One input, stamped now."""
         self._take(Input(op, self._clock.stamp(), device, text))
 
-    def tell(self, item: Input) -> None:
-        """An input of the house: a clock step, a command."""
-        self._take(item)
+    def tell(self, item: Input) -> tuple[NewRecord, ...]:
+        """An input of the house: a clock step, a command. Gives the records that follow."""
+        return self._take(item)
 
-    def _take(self, item: Input) -> None:
+    def _take(self, item: Input) -> tuple[NewRecord, ...]:
+        if self._stopped:
+            return ()
         before, statuses = self.engine.table, self._statuses()
         output = self.engine.feed(item)
         for record in output.records:
@@ -171,6 +228,7 @@ class TableRunner:
         self._arm()
         if self.engine.table is not before or self._statuses() != statuses:
             self._on_change(self)
+        return output.records
 
     def _keep(self, record: NewRecord) -> None:
         capture = record.capture or None
@@ -208,30 +266,42 @@ class TableRunner:
 
     # --- what displays are told ----------------------------------------------------------------------
 
-    def written(self, kind: str, round_number: int, outcome: Mapping[str, Any]) -> None:
+    @property
+    def proposal(self) -> Proposal | None:
+        """What waits for a second person, None where nothing does."""
+        return self.engine.table.proposal
+
+    def written(self, kind: str, round_number: int, outcome: Mapping[str, Any], mode: str = "auto") -> None:
         """A result is durable: now it may be shown."""
         if kind == Kind.RESULT:
+            self._results += 1
+            self._manual_results += mode == "manual"
             self._show(round_number, outcome)
             self._on_change(self)
 
     def _show(self, round_number: int, outcome: Mapping[str, Any]) -> None:
-        self._outcomes.append({"round": round_number, **outcome})
+        self._outcomes.append(outcome_of(round_number, outcome))
 
     def state(self) -> bytes:
         """The payload of `<table>/state`: nothing that helps to predict a draw."""
         table, setup = self.engine.table, self.settings.setup
         return msgspec.json.encode(
-            {
-                "table": self.name,
-                "game": setup.game.name,
-                "variant": setup.variant_name,
-                "phase": str(phase(table)),
-                "round": table.number,
-                "mode": "auto",
-                "blocked": table.blocked,
-                "devices": self._statuses(),
-                "last": list(self._outcomes),
-            }
+            TableState(
+                table=self.name,
+                game=setup.game.name,
+                variant=setup.variant_name,
+                phase=phase(table),
+                round=table.number,
+                mode=table.mode,
+                chain=self.chain,
+                proposal=pending_of(table.proposal),
+                results=self._results,
+                manual_results=self._manual_results,
+                blocked=table.blocked,
+                reload_waits=self._reload_waits,
+                devices=self._statuses(),
+                last=list(self._outcomes),
+            )
         )
 
     def device(self, name: str) -> bytes:
@@ -239,20 +309,37 @@ class TableRunner:
         protocol, device = self.engine.protocols[name], self.settings.devices[name]
         session = self.sessions.get(name)
         return msgspec.json.encode(
-            {
-                "device": name,
-                "driver": device.driver.name,
-                "role": device.section.role,
-                "status": str(protocol.status),
-                "cause": session.cause if session else "",
-                "identity": dict(protocol.identity),
-                "frames": dict(protocol.counters),
-                "link": dict(session.counters) if session else {},
-            }
+            DeviceState(
+                device=name,
+                driver=device.driver.name,
+                role=device.section.role,
+                status=protocol.status,
+                cause=session.cause if session else "",
+                identity=dict(protocol.identity),
+                frames=dict(protocol.counters),
+                link=dict(session.counters) if session else {},
+            )
         )
 
-    def _statuses(self) -> dict[str, str]:
-        return {name: str(protocol.status) for name, protocol in self.engine.protocols.items()}
+    def _statuses(self) -> dict[str, Status]:
+        return {name: protocol.status for name, protocol in self.engine.protocols.items()}
+
+
+def _terms(setup: Setup) -> tuple[Setting, Stakes]:
+    """What players are told: under other terms another session begins."""
+    return setting(setup), setup.stakes
+
+
+def carried_over(old: Engine, setup: Setup, kept: Container[str]) -> Table:
+    """The state of a table between two rounds, under another setup, with those devices that are `kept`."""
+    table = replace(
+        old.table,
+        last_games=tuple(game for game in old.table.last_games if game.device in kept),
+        devices=tuple(view for view in old.table.devices if view.name in kept),
+    )
+    if old.setup.game is not setup.game:  # what one game remembers means nothing to another
+        table = replace(table, memory=(), wheel_direction="", proposal=None)
+    return table
 
 
 def restored(setup: Setup, tail: Tail, clock: Clock) -> Table:

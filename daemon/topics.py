@@ -55,9 +55,9 @@ class Topics:
         """Signed commands of operators."""
         return self._table(table, "command")
 
-    def command_reply(self, table: str) -> str:
-        """Answers to commands that named no response topic."""
-        return self._table(table, "command", "reply")
+    def command_reply(self, table: str, to: str = "") -> str:
+        """Answers to commands: where no response topic is named, or to one who asks."""
+        return self._table(table, "command", "reply", *([to] if to else []))
 
     def replay(self, table: str) -> str:
         """Requests for records by sequence number."""
@@ -94,6 +94,15 @@ class Topics:
     def node_keys(self, node: str) -> str:
         """Retained: the node's public keys (JWKS)."""
         return self._node(node, "keys")
+
+    def node_check(self, node: str, what: str) -> str:
+        """Scratch paper of a node's own check of the broker; nobody else listens there."""
+        _check(node, what)
+        return self._join(NODE, node, "check", what)
+
+    def forbidden(self) -> str:
+        """Belongs to nobody: a broker with an access list lets no client publish it."""
+        return self._join("nobody", "check")
 
     def every_record(self, table: str = ANY) -> str:
         """Filter: records of all kinds, of one table or of all."""

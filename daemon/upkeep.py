@@ -1,15 +1,22 @@
-"""What is done now and then while the tables play: the clock watched, health told, room kept."""
+"""What is done now and then while tables play: clock watched, health told, chains summed up, room made."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeAlias
 
+import structlog
+
 from dollyd.daemon.clock import Clock
-from dollyd.daemon.core.events import ClockStepped
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
+from dollyd.daemon.core.events import ClockStepped, Event, HostIncident
+from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, iso_utc
+from dollyd.daemon.disk import Level, Limits, level
 from dollyd.daemon.engine import house
+from dollyd.daemon.errors import JournalError
+from dollyd.daemon.halts import Halt, Halts
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.settings import Settings
 from dollyd.daemon.table import TableRunner
@@ -19,12 +26,16 @@ CLOCK_STEP_NS = 20 * NS_PER_MS
 _LOOK_EVERY_NS = NS_PER_S
 _HEALTH_EVERY_LOOKS = 5
 _PRUNE_EVERY_LOOKS = 60
+_NS_PER_DAY = 86_400 * NS_PER_S
+_MB = 1_000_000
+
+_LOG = structlog.get_logger(__name__)
 
 Tables: TypeAlias = Mapping[str, TableRunner]
 
 
 class Upkeep:
-    """Looks around once a second. `publish_health` is called every few looks."""
+    """Looks around once a second; `publish_health` and `take_checkpoints` are called every so many looks."""
 
     def __init__(
         self,
@@ -33,15 +44,26 @@ class Upkeep:
         journal: Journal,
         tables: Tables,
         publish_health: Callable[[], None],
+        take_checkpoints: Callable[[], None],
     ) -> None:
         self.loop_lag_ms = 0
         """How late the last look was: what kept the event loop busy."""
+        self.loop_lag_max_ms = 0
+        self.clock_steps = 0
+        """Steps of UTC since the start."""
+        self.last_step_ms = 0
+        self.halts = Halts(self._tell)
         self._settings = settings
         self._clock = clock
         self._journal = journal
         self._tables = tables
         self._publish_health = publish_health
+        self._take_checkpoints = take_checkpoints
         self._offset_ns = _utc_offset_ns(clock)
+        self._level = Level.PLENTY
+        self._limits = _limits(settings)
+        self._pruning = False
+        """The last step of pruning has not removed all."""
 
     async def run(self) -> None:
         """Look around until cancelled."""
@@ -51,24 +73,83 @@ class Upkeep:
             await self._clock.sleep_until(due_ns)
             now = self._clock.stamp()
             self.loop_lag_ms = max(0, now.mono_ns - due_ns) // NS_PER_MS
+            self.loop_lag_max_ms = max(self.loop_lag_max_ms, self.loop_lag_ms)
             due_ns = max(due_ns, now.mono_ns - _LOOK_EVERY_NS)
             self._look_at_the_clock()
+            self._tell_of_the_disk(await asyncio.to_thread(self._free_bytes))
             looks += 1
             if looks % _HEALTH_EVERY_LOOKS == 1:
                 self._publish_health()
-            if looks % _PRUNE_EVERY_LOOKS == 0:
-                limit = self._settings.journal.captures_max_mb * 1_000_000
-                await asyncio.to_thread(self._journal.prune_captures, limit)
+            if looks % self._settings.journal.checkpoint_every_s == 0:
+                self._take_checkpoints()
+            if self._pruning or looks % _PRUNE_EVERY_LOOKS == 0:
+                self._pruning = await asyncio.to_thread(self._prune) > 0
+
+    def use(self, settings: Settings) -> None:
+        """Go by other limits of the journal from the next look on."""
+        self._settings = settings
+        self._limits = _limits(settings)
+
+    def look_at_the_disk(self) -> None:
+        """What `run` does each second; to be called once before devices are heard. Raises `JournalError`."""
+        self._tell_of_the_disk(self._free_bytes())
 
     def _look_at_the_clock(self) -> None:
-        now = self._clock.stamp()
         step_ns = _utc_offset_ns(self._clock) - self._offset_ns
         self._offset_ns += step_ns
         if abs(step_ns) > CLOCK_STEP_NS:
-            for table in self._tables.values():
-                table.tell(house(ClockStepped(step_ns), now))
+            self.clock_steps += 1
+            self.last_step_ms = int(step_ns / NS_PER_MS)
+            self._tell(ClockStepped(step_ns))
+
+    # --- room ----------------------------------------------------------------------------------------
+
+    def _free_bytes(self) -> int:
+        try:
+            disk = os.statvfs(Path(self._settings.journal.path).parent)
+        except OSError as error:
+            raise JournalError(
+                f"{self._settings.journal.path}: its disk cannot be seen: {error.strerror}"
+            ) from error
+        return disk.f_bavail * disk.f_frsize
+
+    def _tell_of_the_disk(self, free_bytes: int) -> None:
+        before, self._level = self._level, level(free_bytes, self._level, self._limits)
+        if self._level is before:
+            return
+        self._journal.keep_captures = self._level is Level.PLENTY
+        free_mb = free_bytes // _MB
+        if before is Level.PLENTY:
+            self._tell(HostIncident("captures-stopped", f"{free_mb} MB are free: raw captures are not kept"))
+        elif self._level is Level.PLENTY:
+            self._tell(HostIncident("captures-resumed", f"{free_mb} MB are free: raw captures are kept"))
+        if self._level is Level.FULL:
+            _LOG.error("disk_full", free_mb=free_mb, floor_mb=self._settings.journal.floor_mb)
+            self.halts.put(Halt.DISK_FULL, holds=True)
+            return
+        _LOG.warning("disk_room", level=str(self._level), free_mb=free_mb)
+        if before is Level.FULL:
+            self.halts.put(Halt.DISK_FULL, holds=False)
+
+    def _prune(self) -> int:
+        """One step; gives how many captures and records it removed."""
+        section = self._settings.journal
+        removed = self._journal.prune_captures(section.captures_max_mb * _MB)
+        if section.keep_days is not None:
+            before_ns = self._clock.stamp().utc_ns - section.keep_days * _NS_PER_DAY
+            removed += self._journal.prune_records(iso_utc(before_ns))
+        return removed
+
+    def _tell(self, event: Event) -> None:
+        now = self._clock.stamp()
+        for table in self._tables.values():
+            table.tell(house(event, now))
 
 
 def _utc_offset_ns(clock: Clock) -> int:
     at = clock.stamp()
     return at.utc_ns - at.mono_ns
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(settings.journal.low_mb * _MB, settings.journal.floor_mb * _MB)

@@ -10,15 +10,26 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
+from typing import TypeAlias
 
 import msgspec
 
 from dollyd.daemon.clock import Clock, Quality
-from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, VERSION, KeyBody, Kind, Record, Time, encode
+from dollyd.daemon.core.record import (
+    FINAL_KINDS,
+    NO_PREVIOUS,
+    VERSION,
+    CheckpointBody,
+    KeyBody,
+    Kind,
+    Record,
+    Time,
+    encode,
+)
 from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, Stamp, iso_utc
 from dollyd.daemon.errors import JournalError, ensure
 from dollyd.daemon.journal import Entry, Journal, NewEntry, Tail
@@ -43,19 +54,51 @@ class Draft:
     capture: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _CheckpointWanted:
+    """Stands among the drafts where a checkpoint shall; what it says is known when its turn comes."""
+
+    table: str
+    reason: str
+    at: Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class _RotationWanted:
+    """Stands among the drafts where the chain of a table goes over to another key."""
+
+    table: str
+    signer: Signer
+    at: Stamp
+
+
+_Item: TypeAlias = Draft | _CheckpointWanted | _RotationWanted
+
+
 @dataclass(slots=True)
 class _Chain:
-    """Where the next record of a table goes."""
+    """Where the next record of a table goes, and whose key signs it."""
 
     name: str
+    signer: Signer
     seq: int
     prev: str
+    finals: int = 0
+    checkpointed: bool = True
+    """Nothing was written since the last checkpoint, or at all."""
 
 
-def chain_start(table: str, signer: Signer, at: Stamp, damage: Damage | None) -> Draft:
-    """The first record of a new chain: its key, and whether it takes a damaged journal's place."""
+def chain_start(
+    table: str, signer: Signer, at: Stamp, damage: Damage | None, orphan: Tail | None = None
+) -> Draft:
+    """The first record of a new chain: its key, and what it takes the place of.
+
+    That is a damaged journal, or a chain that nobody can sign any more: `orphan`, whose key is lost.
+    """
     reason, previous = "new-journal", None
-    if damage is not None:
+    if orphan is not None:
+        reason, previous = "key-lost", (orphan.chain, orphan.seq)
+    elif damage is not None:
         reason, previous = f"journal-damaged: {damage.path.name}", damage.last.get(table)
     body = KeyBody(event="chain-start", jwk=signer.jwk, reason=reason)
     if previous is not None:
@@ -88,27 +131,36 @@ class Writer:
         self._on_failure = on_failure
         self._queue_max = queue_max
         self._chains: dict[str, _Chain] = {}
-        self._waiting: deque[Draft] = deque()
+        self._waiting: deque[_Item] = deque()
         """Drafts that are not durable yet, those of the commit under way included."""
         self._changed = threading.Condition()
         self._closing = False
-        self._failed = False
+        self._failure: Exception | None = None
+        self._asked = 0
+        self.answered = 0
+        """What the thread has answered last: see `ask`."""
         self._quality = Quality(synchronised=False, error_bound_us=-1)
         self._quality_until_ns = 0
         # A daemon thread: a disk that hangs for ever must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="journal-writer", daemon=True)
 
-    def start_chain(self, table: str, tail: Tail | None) -> str:
+    def start_chain(self, table: str, tail: Tail | None, signer: Signer | None = None) -> str:
         """Go on with the chain of `table`, or begin one (`tail` None: submit `chain_start` first).
 
-        Gives the chain's id. To be called before `start`.
+        `signer` is the key whose turn it is in the chain, the writer's own unless given. Gives the chain's
+        id. The first draft of `table` comes after it.
         """
-        ensure(not self._thread.is_alive(), "chains are started before the writer")
+        signer = signer or self._signer
         ensure(table not in self._chains, "a table has one chain")
         if tail is None:
-            self._chains[table] = _Chain(secrets.token_hex(16), 0, NO_PREVIOUS)
+            self._chains[table] = _Chain(secrets.token_hex(16), signer, 0, NO_PREVIOUS)
         else:
-            self._chains[table] = _Chain(tail.chain, tail.seq, tail.prev)
+            checkpointed = tail.checkpoint is not None and tail.checkpoint.seq == tail.seq
+            self._chains[table] = _Chain(tail.chain, signer, tail.seq, tail.prev, tail.finals, checkpointed)
+        return self._chains[table].name
+
+    def chain(self, table: str) -> str:
+        """The chain of a table that was started."""
         return self._chains[table].name
 
     def start(self) -> None:
@@ -117,13 +169,35 @@ class Writer:
 
     def submit(self, draft: Draft) -> None:
         """Hand over a draft; never waits for the disk. `JournalError` when full, failed or closed."""
+        self._queue(draft)
+
+    def checkpoint(self, table: str, reason: str, at: Stamp) -> None:
+        """Have a checkpoint written behind all that was submitted; raises as `submit`.
+
+        None is written where the last record is one: it still says everything.
+        """
+        self._queue(_CheckpointWanted(table, reason, at))
+
+    def rotate(self, signer: Signer, at: Stamp) -> None:
+        """Have every chain go over to another key behind all that was submitted; raises as `submit`.
+
+        The old key signs a `key` record that announces the new one, which signs all that comes after it.
+        Chains that have gone over already stay as they are. A stop in between leaves some chains behind:
+        they go over at the next start.
+        """
+        for table in self._chains:
+            self._queue(_RotationWanted(table, signer, at))
+
+    def _queue(self, item: _Item) -> None:
         with self._changed:
-            if self._failed or self._closing:
-                raise JournalError(f"the writer has {'failed' if self._failed else 'been closed'}")
+            if self._failure is not None:
+                raise JournalError(f"the writer has failed: {self._failure}") from self._failure
+            if self._closing:
+                raise JournalError("the writer has been closed")
             if len(self._waiting) >= self._queue_max:
                 raise JournalError(f"{self._queue_max} records wait for the disk; no more are taken")
-            ensure(draft.table in self._chains, "a draft belongs to a table with a chain")
-            self._waiting.append(draft)
+            ensure(item.table in self._chains, "a draft belongs to a table with a chain")
+            self._waiting.append(item)
             self._changed.notify()
 
     def close(self, deadline_s: float = 5.0) -> None:
@@ -136,6 +210,22 @@ class Writer:
         self._thread.join(deadline_s)
         if self._thread.is_alive():
             raise JournalError(f"{self.depth} records were not written within {deadline_s} s")
+
+    def ask(self) -> int:
+        """Have the thread show that it goes on: `answered` becomes the number given, unless it hangs."""
+        with self._changed:
+            self._asked += 1
+            self._changed.notify()
+            return self._asked
+
+    def has_chain(self, table: str) -> bool:
+        """Whether the chain of a table has been started."""
+        return table in self._chains
+
+    def holds(self, table: str) -> bool:
+        """Whether drafts of a table are not durable yet."""
+        with self._changed:
+            return any(item.table == table for item in self._waiting)
 
     @property
     def depth(self) -> int:
@@ -151,26 +241,51 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while drafts := self._next_batch():
-                self._write(drafts)
+            while items := self._next_batch():
+                self._write(items)
         except Exception as error:  # noqa: BLE001  # the thread's boundary: told, and nothing more is written
             with self._changed:
-                self._failed = True
+                self._failure = error
             self._on_failure(error)
 
-    def _next_batch(self) -> list[Draft]:
+    def _next_batch(self) -> list[_Item]:
         """Wait for drafts; empty when closing and all is written."""
         with self._changed:
+            self.answered = self._asked
             while not self._waiting and not self._closing:
                 self._changed.wait()
+                self.answered = self._asked
             return list(islice(self._waiting, _BATCH_MAX))
 
-    def _write(self, drafts: list[Draft]) -> None:
-        entries = self._journal.append([self._sign(draft) for draft in drafts])
+    def _write(self, items: list[_Item]) -> None:
+        entries = self._journal.append(list(self._signed(items)))
         with self._changed:
-            for _ in drafts:
+            for _ in items:
                 self._waiting.popleft()
         self._on_written(entries)
+
+    def _signed(self, items: list[_Item]) -> Iterator[NewEntry]:
+        for item in items:
+            draft = self._draft_of(item)
+            if draft is not None:
+                yield self._sign(draft)
+            if isinstance(item, _RotationWanted):
+                self._chains[item.table].signer = item.signer
+
+    def _draft_of(self, item: _Item) -> Draft | None:
+        """What to sign next; to be called when all before it is signed."""
+        if isinstance(item, Draft):
+            return item
+        chain = self._chains[item.table]
+        if isinstance(item, _RotationWanted):
+            if item.signer.kid == chain.signer.kid:
+                return None
+            announcement = KeyBody(event="rotated", jwk=item.signer.jwk, reason="next-key")
+            return Draft(item.table, Kind.KEY, 0, encode(announcement), item.at)
+        if chain.checkpointed:
+            return None
+        body = CheckpointBody(reason=item.reason, seq=chain.seq, head=chain.prev, finals=chain.finals)
+        return Draft(item.table, Kind.CHECKPOINT, 0, encode(body), item.at)
 
     def _sign(self, draft: Draft) -> NewEntry:
         chain = self._chains[draft.table]
@@ -195,9 +310,11 @@ class Writer:
             ),
             body=msgspec.Raw(draft.body),
         )
-        envelope = self._signer.sign(encode(record))
+        envelope = chain.signer.sign(encode(record))
         chain.seq, chain.prev = record.seq, sha256(envelope).hexdigest()
         final = draft.kind in FINAL_KINDS
+        chain.finals += final
+        chain.checkpointed = draft.kind is Kind.CHECKPOINT
         return NewEntry(
             draft.table, chain.name, record.seq, record.kind, draft.round, final, envelope, draft.capture
         )

@@ -146,6 +146,18 @@ class UsbDefaults:
 
 
 @dataclass(frozen=True, slots=True)
+class Badges:
+    """What badges on a dealer console are worth."""
+
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Role by badge. Where it is empty, whoever is at the console is the dealer."""
+    required: bool = False
+    """A key without a badge that is known counts for nothing."""
+    session_ms: int = 300_000
+    """Without a key for so long, the badge must be shown again."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceSetup:
     """What a protocol is told of its place: checked settings, no I/O."""
 
@@ -167,6 +179,8 @@ class DeviceSetup:
     """Identity that the device must show, e.g. {"serial": "SN000123"}."""
     game: str = ""
     """Name of the game at its table."""
+    badges: Badges = field(default_factory=Badges)
+    """Of a dealer console: whose badge is worth what."""
 
 
 @dataclass(frozen=True, slots=True)

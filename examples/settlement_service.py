@@ -1,249 +1,372 @@
 """A small settlement service: signed records in, payouts out, each bet once, also across kill -9.
 
-Usage: python settlement_service.py --broker HOST:PORT --table dolly/v1/SITE/TABLE --keys JWKS --data FILE
-           [--journal JOURNAL]
+Usage: python settlement_service.py --broker HOST:PORT --site SITE --keys JWKS --data DATABASE [--table TABLE]
 
-It needs paho-mqtt (`pip install paho-mqtt`). Bets, payouts, cash and the watermark (how far it has read each
-chain) lie in one SQLite data base and change in one transaction a record: a record that comes again is below
-the watermark. A message is acknowledged after the commit, so nothing is lost between broker and data base.
+DATABASE is a file (SQLite), or a `postgresql://` address (`pip install psycopg[binary]`).
 
-What the broker has lost is a gap. It says so and takes nothing more until the missing records have come: from
-the node's journal where --journal names it, else at the next start that does.
+* `Stream` gives each record verified, once and in order; what the broker lost it asks the node for.
+* What a record leads to and its watermark (how far each chain is done) are one transaction. After a crash the
+  stream begins behind the last watermark: nothing is settled twice, nothing is left out.
+* `bet` has one row for each round that a bet takes part in, and `booking` what was paid; neither is ever
+  paid by hand. `cash` is stakes less payouts.
+* A correction takes back what was booked for its round, and settles it again. Both are booked. A stake that
+  stays (en prison, craps) is settled again through all rounds since.
+* A bet that cannot be (a split of 1 and 3, a choice that was not made) is held: nothing is paid, and people
+  settle it by its `reason`. All other bets of the round are settled.
 
-The till places bets in the table `bet` (chain and round as the `round` record has them); a trigger refuses
-those that come after "no more bets". It knows what was read so far: while the service is behind or does not
-run, the till itself must take no bets.
+The till inserts into `bet`; a trigger refuses bets that come after "no more bets". It knows what was read so
+far: while the service does not run, the till must take no bets.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sqlite3
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from hashlib import sha256
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
-import paho.mqtt.client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion
-from paho.mqtt.reasoncodes import ReasonCode
+from dollyd.client import (
+    Delivered,
+    MqttSettings,
+    SqliteWatermarks,
+    Stream,
+    StreamError,
+    Watermark,
+    WatermarkStore,
+    keys_of_jwks,
+)
+from dollyd.client.settlement.rulebooks import rulebook_of_digest
+from dollyd.client.settlement.settle import carried, findings, read_round, settle_bet
+from dollyd.client.settlement.spec import Bet, Choice, Round, SettlementError
 
-from dollyd.client import jws
-from dollyd.client.settlement.rulebooks import LoadedRulebook, rulebook_of_digest
-from dollyd.client.settlement.settle import carried, read_round, settle_bet
-from dollyd.client.settlement.spec import Answer, Bet, Choice, Round, SettlementError, Verdict
-from dollyd.client.sources import JournalFile, SourceError
-from dollyd.daemon.core.record import NO_PREVIOUS
+HELD = "held"
+"""Verdict of a bet that people must settle."""
+Record: TypeAlias = Mapping[str, Any]
+"""The payload of a verified record."""
+Booked: TypeAlias = tuple[str, int, int, int]
+"""Verdict, profit, returned, invalid."""
+Choices: TypeAlias = Mapping[int, tuple[str, int]]
+"""What a player chose for the rounds to come, by round: `choice` and `working` of `bet`."""
+
+# --- the data base -------------------------------------------------------------------------------
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS watermark (
-    chain TEXT PRIMARY KEY, seq INTEGER NOT NULL, digest TEXT NOT NULL, closed_round INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS cash (balance INTEGER NOT NULL);
-INSERT INTO cash SELECT 0 WHERE NOT EXISTS (SELECT * FROM cash);
+CREATE TABLE IF NOT EXISTS closed (chain TEXT PRIMARY KEY, round BIGINT NOT NULL);
+CREATE TABLE IF NOT EXISTS final (
+    chain TEXT NOT NULL, round BIGINT NOT NULL, payload TEXT NOT NULL, PRIMARY KEY (chain, round));
 CREATE TABLE IF NOT EXISTS bet (
-    id TEXT PRIMARY KEY, chain TEXT NOT NULL, round INTEGER NOT NULL, game TEXT NOT NULL, kind TEXT NOT NULL,
-    selection TEXT NOT NULL, stake INTEGER NOT NULL, state TEXT NOT NULL DEFAULT '{}',
+    id TEXT NOT NULL, chain TEXT NOT NULL, round BIGINT NOT NULL, game TEXT NOT NULL, kind TEXT NOT NULL,
+    selection TEXT NOT NULL, stake BIGINT NOT NULL, state TEXT NOT NULL DEFAULT '{}',
     choice TEXT NOT NULL DEFAULT 'none', working INTEGER NOT NULL DEFAULT 0,
-    ended INTEGER NOT NULL DEFAULT 0);
-CREATE INDEX IF NOT EXISTS living ON bet (chain, round) WHERE ended = 0;
-CREATE TABLE IF NOT EXISTS payout (
-    bet TEXT NOT NULL REFERENCES bet, chain TEXT NOT NULL, seq INTEGER NOT NULL, round INTEGER NOT NULL,
-    verdict TEXT NOT NULL, profit INTEGER NOT NULL, returned INTEGER NOT NULL, invalid INTEGER NOT NULL,
-    reason TEXT NOT NULL, PRIMARY KEY (bet, chain, seq));
-CREATE TRIGGER IF NOT EXISTS no_more_bets BEFORE INSERT ON bet
-    WHEN NEW.round <= (SELECT closed_round FROM watermark WHERE chain = NEW.chain)
-    BEGIN SELECT RAISE(ABORT, 'no more bets for this round'); END;
-CREATE TRIGGER IF NOT EXISTS stake_comes_in AFTER INSERT ON bet
-    BEGIN UPDATE cash SET balance = balance + NEW.stake; END;
-CREATE TRIGGER IF NOT EXISTS payout_goes_out AFTER INSERT ON payout
-    BEGIN UPDATE cash SET balance = balance - NEW.profit - NEW.returned - NEW.invalid; END;
+    carried INTEGER NOT NULL DEFAULT 0, verdict TEXT, PRIMARY KEY (id, round));
+CREATE UNIQUE INDEX IF NOT EXISTS placed_once ON bet (id) WHERE carried = 0;
+CREATE INDEX IF NOT EXISTS bets_of_a_round ON bet (chain, round);
+CREATE TABLE IF NOT EXISTS booking (
+    bet TEXT NOT NULL, chain TEXT NOT NULL, round BIGINT NOT NULL, seq BIGINT NOT NULL, entry TEXT NOT NULL,
+    verdict TEXT NOT NULL, profit BIGINT NOT NULL, returned BIGINT NOT NULL, invalid BIGINT NOT NULL,
+    reason TEXT NOT NULL, PRIMARY KEY (bet, round, seq, entry));
 """
-CLOSING = ("bets-closed", "result", "void")
-HELD = "held"
-"""Verdict of a bet that cannot be, or lacks a choice: nothing is paid, and people settle it by `reason`."""
+CASH = """VIEW cash AS SELECT
+    (SELECT coalesce(sum(stake), 0) FROM bet WHERE carried = 0)
+    - (SELECT coalesce(sum(profit + returned + invalid), 0) FROM booking) AS balance;
+"""
+SQLITE_SCHEMA = f"""{SCHEMA}
+CREATE {CASH.replace("VIEW", "VIEW IF NOT EXISTS")}
+CREATE TRIGGER IF NOT EXISTS no_more_bets BEFORE INSERT ON bet
+    WHEN NEW.carried = 0 AND NEW.round <= (SELECT round FROM closed WHERE chain = NEW.chain)
+    BEGIN SELECT RAISE(ABORT, 'no more bets for this round'); END;
+"""  # noqa: S608  texts of ours
+POSTGRES_SCHEMA = f"""{SCHEMA}
+CREATE {CASH}
+CREATE TABLE dollyd_watermark (
+    chain TEXT PRIMARY KEY, table_name TEXT NOT NULL, seq BIGINT NOT NULL, digest TEXT NOT NULL,
+    keys TEXT NOT NULL);
+CREATE FUNCTION refuse_late_bets() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    -- FOR SHARE waits for a record that is being taken
+    PERFORM FROM closed WHERE chain = NEW.chain FOR SHARE;
+    IF NEW.carried = 0 AND NEW.round <= (SELECT round FROM closed WHERE chain = NEW.chain) THEN
+        RAISE integrity_constraint_violation USING MESSAGE = 'no more bets for this round';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER no_more_bets BEFORE INSERT ON bet
+    FOR EACH ROW EXECUTE FUNCTION refuse_late_bets();
+"""  # noqa: S608  texts of ours
 
 
-class GapError(Exception):
-    """Records are missing before this one."""
+class Database(Protocol):
+    """What the book needs of a data base. SQL is written with `?` for values."""
+
+    @property
+    def watermarks(self) -> WatermarkStore:
+        """Where they are kept, in the transaction that is open."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All of the block is durable when it ends, or nothing of it."""
+        ...
+
+    def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement; gives its rows."""
+        ...
+
+    def close(self) -> None:
+        """Leave it."""
+        ...
 
 
-class ChainError(Exception):
-    """The chain is not the one that was settled so far: people must look."""
+class Sqlite:
+    """A file. Raises `sqlite3.Error`."""
 
-
-class Book:
-    """The data base: bets, payouts, cash and watermarks. Money in minor units."""
-
-    def __init__(self, path: Path, table: str, keys: jws.Keys) -> None:
-        self._database = sqlite3.connect(path, isolation_level=None, timeout=30)
-        self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute("PRAGMA synchronous = FULL")
-        self._database.executescript(SCHEMA)
-        self._table = table
-        self._keys = keys
-        self._rulebooks: dict[str, LoadedRulebook] = {}
-
-    def take(self, data: bytes) -> None:
-        """Settle by one record, once.
-
-        Raises `EnvelopeError` (nothing that a pinned key signed), `GapError`, `ChainError`.
-        """
-        envelope = jws.parse_envelope(data)
-        jws.verify_envelope(envelope, self._keys)
-        record = jws.strict_object(envelope.payload, "payload")
-        if record["table"] != self._table:
-            return
-        chain, seq = record["chain"], record["seq"]
-        with self._transaction():
-            at, digest, closed_round = self._watermark(chain)
-            if seq <= at:
-                return  # it came again
-            if seq > at + 1:
-                raise GapError(f"chain {chain}: records {at + 1} to {seq - 1} are missing")
-            if record["prev"] != digest:
-                raise ChainError(f"chain {chain}: record {seq} does not follow record {at} as settled")
-            if record["kind"] == "correction":
-                raise ChainError(f"chain {chain}: record {seq} is a correction, which people must settle")
-            if record["kind"] in CLOSING:
-                closed_round = max(closed_round, record["round"])
-            if record["kind"] in ("result", "void"):
-                self._settle(record)
-            watermark = (chain, seq, sha256(data).hexdigest(), closed_round)
-            self._database.execute("REPLACE INTO watermark VALUES (?, ?, ?, ?)", watermark)
-
-    def catch_up(self, journal: Path) -> None:
-        """Take every record of a journal that is to come. Raises `SourceError`, and what `take` raises."""
-        with closing(JournalFile(journal)) as source:
-            for data in source.envelopes():
-                self.take(data)
+    def __init__(self, path: str) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None, timeout=30)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.executescript(SQLITE_SCHEMA)
+        self.watermarks = SqliteWatermarks(self._connection)
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._database.execute("BEGIN IMMEDIATE")
+    def transaction(self) -> Iterator[None]:
+        """All of the block is durable when it ends, or nothing of it."""
+        self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
         except BaseException:
-            self._database.execute("ROLLBACK")
+            self._connection.execute("ROLLBACK")
             raise
-        self._database.execute("COMMIT")
+        self._connection.execute("COMMIT")
 
-    def _watermark(self, chain: str) -> tuple[int, str, int]:
-        query = "SELECT seq, digest, closed_round FROM watermark WHERE chain = ?"
-        return self._database.execute(query, (chain,)).fetchone() or (0, NO_PREVIOUS, 0)
+    def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement; gives its rows."""
+        return self._connection.execute(sql, values).fetchall()
 
-    def _settle(self, record: dict[str, Any]) -> None:
-        digest = record["body"]["setting"]["rulebook"]["digest"]
-        if digest not in self._rulebooks:
-            self._rulebooks[digest] = rulebook_of_digest(digest)
-        played = read_round(record, self._rulebooks[digest])
-        rows = self._database.execute(
-            "SELECT id, game, kind, selection, stake, state, choice, working FROM bet"
-            " WHERE ended = 0 AND chain = ? AND round <= ?",
-            (record["chain"], record["round"]),
-        ).fetchall()
-        for row in rows:
-            self._settle_bet(_bet(row), played, record)
-
-    def _settle_bet(self, bet: Bet, played: Round, record: dict[str, Any]) -> None:
-        try:
-            answer = settle_bet(bet, played)
-            verdict, reason = answer.verdict.value, ""
-        except SettlementError as error:
-            answer = Answer(bet.id, Verdict.LOSES)
-            verdict, reason = HELD, str(error)
-            print(f"HELD: {error}", flush=True)
-        place = (bet.id, record["chain"], record["seq"], record["round"])
-        payout = (*place, verdict, answer.profit, answer.returned, answer.invalid, reason)
-        self._database.execute("INSERT INTO payout VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", payout)
-        if following := carried(bet, answer):
-            change = "UPDATE bet SET stake = ?, state = ?, choice = 'none', working = 0 WHERE id = ?"
-            state = json.dumps(dict(following.state))
-            self._database.execute(change, (following.stake, state, bet.id))
-        else:
-            self._database.execute("UPDATE bet SET ended = 1 WHERE id = ?", (bet.id,))
+    def close(self) -> None:
+        """Leave it."""
+        self._connection.close()
 
 
-def _bet(row: tuple[Any, ...]) -> Bet:
-    name, game, kind, selection, stake, state, choice, working = row
-    fields = tuple(json.loads(selection)), stake, json.loads(state), Choice(choice), bool(working)
-    return Bet(name, game, kind, *fields)
+class Postgres:
+    """A server's data base. Raises `psycopg.Error`. It keeps watermarks as `SqliteWatermarks` does."""
+
+    def __init__(self, address: str) -> None:
+        import psycopg  # noqa: PLC0415  needed for this one only
+
+        self._connection = psycopg.connect(address, autocommit=True)
+        if self.query("SELECT to_regclass('booking') IS NULL") == [(True,)]:
+            self._connection.execute(POSTGRES_SCHEMA.encode())  # all statements are one transaction
+        self.watermarks = self
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of the block is durable when it ends, or nothing of it."""
+        with self._connection.transaction():
+            yield
+
+    def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement; gives its rows."""
+        cursor = self._connection.execute(sql.replace("?", "%s").encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+    def close(self) -> None:
+        """Leave it."""
+        self._connection.close()
+
+    def load(self) -> dict[str, Watermark]:
+        """The newest watermark of each chain, by chain."""
+        rows = self.query("SELECT table_name, chain, seq, digest, keys FROM dollyd_watermark")
+        return {
+            chain: Watermark(table, chain, seq, digest, tuple(keys.split()))
+            for table, chain, seq, digest, keys in rows
+        }
+
+    def save(self, watermark: Watermark) -> None:
+        """Keep it, in the transaction that is open; one that is older than what is kept changes nothing."""
+        self.query(
+            "INSERT INTO dollyd_watermark AS kept (chain, table_name, seq, digest, keys)"
+            " VALUES (?, ?, ?, ?, ?) ON CONFLICT (chain) DO UPDATE SET seq = excluded.seq,"
+            " digest = excluded.digest, keys = excluded.keys WHERE excluded.seq > kept.seq",
+            *(watermark.chain, watermark.table, watermark.seq, watermark.digest, " ".join(watermark.keys)),
+        )
 
 
-class Service:
-    """Connects the book with a broker."""
+def open_database(address: str) -> Database:
+    """The data base of a file name or a `postgresql://` address, with its tables."""
+    return Postgres(address) if address.startswith("postgresql://") else Sqlite(address)
 
-    def __init__(self, book: Book, prefix: str, journal: Path | None) -> None:
-        self._book = book
-        self._topics = f"{prefix}/record/+"
-        self._journal = journal
-        self._gap = False
-        name = f"settlement-{prefix.replace('/', '-')}"
-        version = CallbackAPIVersion.VERSION2
-        self.client = mqtt.Client(version, client_id=name, clean_session=False, manual_ack=True)
-        self.client.reconnect_delay_set(1, 5)
-        self.client.on_connect = self._connected
-        self.client.on_subscribe = self._subscribed
-        self.client.on_message = self._heard
 
-    def run(self, host: str, port: int) -> None:
-        """Settle until the process ends. Raises what must stop it."""
-        self.client.connect_async(host, port, keepalive=10)
-        self.client.loop_forever(retry_first_connection=True)
+# --- settlement ----------------------------------------------------------------------------------
 
-    def _connected(self, client: mqtt.Client, _data: Any, _flags: Any, code: ReasonCode, _more: Any) -> None:
-        if not code.is_failure:
-            client.subscribe(self._topics, qos=1)
+_rulebook = cache(rulebook_of_digest)
 
-    def _subscribed(self, _client: Any, _data: Any, _mid: int, codes: list[ReasonCode], _more: Any) -> None:
-        if any(code.is_failure for code in codes):
-            sys.exit(f"the broker refuses the subscription to {self._topics}")
-        if self._journal:  # from here on everything comes; what the broker lost before is in the journal
-            self._book.catch_up(self._journal)
-        print("settling", flush=True)
 
-    def _heard(self, client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
-        try:
-            self._take(bytes(message.payload))
-        except jws.EnvelopeError as error:
-            print(f"NOT A RECORD on {message.topic}: {error}", flush=True)
-        except GapError as gap:
-            if not self._gap:  # told once; every later record meets the same gap
-                print(f"GAP: {gap}; waiting, start again with --journal to catch up", flush=True)
-            self._gap = True
-            return  # not acknowledged: the broker keeps it
-        client.ack(message.mid, message.qos)
+class Book:
+    """Bets and what became of them. Money in minor units."""
 
-    def _take(self, data: bytes) -> None:
-        try:
-            self._book.take(data)
-        except GapError:
-            if not self._journal:
-                raise
-            self._book.catch_up(self._journal)
-            self._book.take(data)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def take(self, delivered: Delivered) -> None:
+        """Do all that a record leads to, and keep its watermark, in one transaction.
+
+        Raises `SettlementError` for a record that cannot be settled by at all; nothing is kept then.
+        """
+        record = delivered.payload
+        with self._database.transaction():
+            match record["kind"]:
+                case "key" | "bets-closed":  # the key begins the chain: no round is closed yet
+                    self._close(record)
+                case "result" | "void":
+                    self._close(record)
+                    self._keep(record)
+                    self._settle(record)
+                case "correction":
+                    _before, after = findings(record)
+                    self._keep(after)
+                    self._settle(record)
+            self._database.watermarks.save(delivered.watermark)
+
+    def _close(self, record: Record) -> None:
+        self._database.query(
+            "INSERT INTO closed VALUES (?, ?) ON CONFLICT (chain) DO UPDATE SET round = excluded.round"
+            " WHERE excluded.round > closed.round",
+            *(record["chain"], record["round"]),
+        )
+
+    def _keep(self, final: Record) -> None:
+        """Keep how a round ended, in place of what was kept before."""
+        self._database.query(
+            "INSERT INTO final VALUES (?, ?, ?)"
+            " ON CONFLICT (chain, round) DO UPDATE SET payload = excluded.payload",
+            *(final["chain"], final["round"], json.dumps(final)),
+        )
+
+    def _settle(self, record: Record) -> None:
+        """Settle the bets of a round; those that were settled by what is corrected now, again."""
+        chain, first = record["chain"], record["round"]
+        rounds = self._rounds_since(chain, first)
+        for name, verdict in self._database.query(
+            "SELECT id, verdict FROM bet WHERE chain = ? AND round = ? ORDER BY id", chain, first
+        ):
+            choices = self._take_back(name, record) if verdict else {}
+            self._play(name, record, rounds, choices)
+
+    def _rounds_since(self, chain: str, first: int) -> dict[int, Round]:
+        """The rounds from `first` on that have ended: one, unless an old one is corrected."""
+        query = "SELECT round, payload FROM final WHERE chain = ? AND round >= ?"
+        finals = {number: json.loads(text) for number, text in self._database.query(query, chain, first)}
+        return {
+            number: read_round(final, _rulebook(final["body"]["setting"]["rulebook"]["digest"]))
+            for number, final in finals.items()
+        }
+
+    def _play(self, name: str, record: Record, rounds: Mapping[int, Round], choices: Choices) -> None:
+        """Book what becomes of a bet in the round of the record, and in all after it that its stake sees."""
+        number = record["round"]
+        playing: Bet | None = self._bet(name, number)
+        while playing and number in rounds:
+            try:
+                answer = settle_bet(playing, rounds[number])
+            except SettlementError as error:
+                print(f"HELD: {error}", flush=True)
+                self._book(record, name, number, "settled", (HELD, 0, 0, 0), str(error))
+                return
+            booked = (answer.verdict.value, answer.profit, answer.returned, answer.invalid)
+            self._book(record, name, number, "settled", booked)
+            number += 1
+            playing = carried(playing, answer)
+            if playing:
+                choice, working = choices.get(number, (Choice.NONE.value, 0))
+                playing = replace(playing, choice=Choice(choice), working=bool(working))
+                self._carry(playing, record["chain"], number)
+
+    def _take_back(self, name: str, record: Record) -> Choices:
+        """Reverse what was booked for a bet from the corrected round on; gives what was chosen since."""
+        choices = {}
+        for number, verdict, choice, working in self._database.query(
+            "SELECT round, verdict, choice, working FROM bet WHERE id = ? AND round >= ? ORDER BY round",
+            *(name, record["round"]),
+        ):
+            if verdict:
+                ((profit, returned, invalid),) = self._database.query(
+                    "SELECT profit, returned, invalid FROM booking"
+                    " WHERE bet = ? AND round = ? AND entry = 'settled' ORDER BY seq DESC LIMIT 1",
+                    *(name, number),
+                )
+                self._book(record, name, number, "reversed", (verdict, -profit, -returned, -invalid))
+            if number > record["round"]:
+                choices[number] = (choice, working)
+                self._database.query("DELETE FROM bet WHERE id = ? AND round = ?", name, number)
+        return choices
+
+    def _book(
+        self, record: Record, name: str, number: int, entry: str, booked: Booked, reason: str = ""
+    ) -> None:
+        """Write down what became of a bet in a round, by the record that says so."""
+        self._database.query(
+            "INSERT INTO booking VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            *(name, record["chain"], number, record["seq"], entry, *booked, reason),
+        )
+        self._database.query("UPDATE bet SET verdict = ? WHERE id = ? AND round = ?", booked[0], name, number)
+        if record["kind"] == "correction":
+            verdict, *money = booked
+            print(f"CORRECTED: bet {name}, round {number}: {entry} {verdict} {sum(money):+}", flush=True)
+
+    def _bet(self, name: str, number: int) -> Bet:
+        ((game, kind, selection, stake, state, choice, working),) = self._database.query(
+            "SELECT game, kind, selection, stake, state, choice, working FROM bet WHERE id = ? AND round = ?",
+            *(name, number),
+        )
+        placed = Bet(name, game, kind, tuple(json.loads(selection)), stake, json.loads(state))
+        return replace(placed, choice=Choice(choice), working=bool(working))
+
+    def _carry(self, bet: Bet, chain: str, number: int) -> None:
+        """The stake that stays takes part in the next round."""
+        self._database.query(
+            "INSERT INTO bet (id, chain, round, game, kind, selection, stake, state, choice, working,"
+            " carried) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
+            *(bet.id, chain, number, bet.game, bet.kind, json.dumps(bet.selection), bet.stake),
+            *(json.dumps(dict(bet.state)), bet.choice.value, int(bet.working)),
+        )
+
+
+# --- the service ---------------------------------------------------------------------------------
+
+
+async def serve(given: argparse.Namespace) -> None:
+    """Settle until the process ends. Raises `StreamError` and what the data base raises."""
+    keys = keys_of_jwks(json.loads(given.keys.read_bytes())["keys"])
+    broker = MqttSettings((given.broker,), given.name)
+    with closing(open_database(given.data)) as database:
+        book = Book(database)
+        async with Stream(broker, given.site, given.name, keys, database.watermarks, given.table) as stream:
+            print("settling", flush=True)
+            async for delivered in stream:
+                book.take(delivered)  # durable from here on
+                await stream.done(delivered)  # tells the site how far we are
 
 
 def main() -> None:
     """Read the command line and settle."""
     parser = argparse.ArgumentParser(description="Settle bets by signed records.")
     parser.add_argument("--broker", required=True, metavar="HOST:PORT")
-    parser.add_argument("--table", required=True, metavar="dolly/v1/SITE/TABLE", help="prefix of its topics")
-    parser.add_argument("--keys", required=True, type=Path, metavar="JWKS", help="the keys to trust")
-    parser.add_argument("--data", required=True, type=Path, metavar="FILE", help="bets, payouts and cash")
+    parser.add_argument("--site", required=True)
     parser.add_argument(
-        "--journal", type=Path, metavar="JOURNAL", help="the node's journal, to catch up from"
+        "--table", action="append", default=[], help="one of several; all of the site if none"
     )
-    given = parser.parse_args()
-    keys = jws.keys_of_jwks(json.loads(given.keys.read_bytes())["keys"])
-    host, _, port = given.broker.rpartition(":")
-    book = Book(given.data, given.table.rpartition("/")[2], keys)
+    parser.add_argument("--keys", required=True, type=Path, metavar="JWKS", help="the keys to trust")
+    parser.add_argument("--data", required=True, metavar="DATABASE", help="a file, or postgresql://...")
+    parser.add_argument("--name", default="settlement", help="of this consumer; one for each data base")
     try:
-        Service(book, given.table, given.journal).run(host, int(port))
-    except (GapError, ChainError, SettlementError, SourceError, jws.EnvelopeError) as error:
-        sys.exit(f"STOPPED: {error}")
+        asyncio.run(serve(parser.parse_args()))
+    except (StreamError, SettlementError) as error:
+        sys.exit(f"STOPPED: {error}")  # whoever looks after us starts us again
 
 
 if __name__ == "__main__":

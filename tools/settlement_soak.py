@@ -1,8 +1,9 @@
-"""Settlement soak: `python -m tools.settlement_soak`. Example service, real broker, `kill -9` for both.
+"""Settlement soak: `python -m tools.settlement_soak`. Service, daemon and broker are real; all are killed.
 
-A synthetic chain of rounds with random numbers, odds tables and voids is journaled and published. Service and
-broker are killed at random moments; the publisher begins again some records before where it was, as a daemon
-does after its death. Afterwards each bet was settled once, and the cash is what an independent count says.
+Simulated wheels play on while service, broker and daemon are killed at random moments and started again. On
+every round lie bets. Afterwards each bet of a round that ended was settled once, and the cash is what an
+independent count says: from the numbers that really fell, the odds tables that were really drawn, and odds
+and rules written here, not the library's.
 """
 
 from __future__ import annotations
@@ -11,65 +12,70 @@ import argparse
 import asyncio
 import json
 import logging
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import aiomqtt
+from examples.settlement_service import HELD, open_database
 from tests.support.broker import Mosquitto, until
-from tests.support.chains import ChainMaker, signer
-from tests.support.daemon import TOPICS, Told, told
-from tools.truth import SoakError, check
+from tests.support.daemon import ODDS_BOX, SITE, Daemon, Installation, Told, journaled, verified
+from tests.support.simulated_table import SimulatedTable
 
-from dollyd.client.settlement.rulebooks import load_rulebook
-from dollyd.daemon.core.games.roulette import ROULETTE, Variant, parse_layout
-from dollyd.daemon.core.games.spec import Drawn
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.rulebook import convert
-from dollyd.daemon.journal import Journal
-
-ROOT = Path(__file__).parents[1]
-SERVICE = ROOT / "examples" / "settlement_service.py"
-PREFIX = TOPICS.record("r1", "result").removesuffix("/record/result")
+SERVICE = Path(__file__).parents[1] / "examples" / "settlement_service.py"
+PRISON = ("prison-1", "prison-2")
+"""Tables of variant D, where zero imprisons even chances; the others play variant B."""
+TABLES = (*(f"r{number}" for number in range(1, 9)), *PRISON)
 BROKER = "autosave_interval 5\nmax_queued_messages 0\n"
 STAKE = 200
 PLACED = (("straight", "17"), ("even_money", "red"), ("dozen", "13-24"), ("quarter", "1-9"))
-"""Kinds and selections on each round. Quarters are not on this table's cloth: people settle them."""
+"""Kinds and selections on each round. Quarters are not on these cloths: people settle them."""
 PLACE_BET = "INSERT INTO bet (id, chain, round, game, kind, selection, stake) VALUES (?, ?, ?, ?, ?, ?, ?)"
-SETTLE_S = 300.0
-"""The publisher is faster than the service, which syncs its data base at each record."""
-ROUNDS_A_BATCH = 20
-SENT_AGAIN = 30
-"""Records that a publisher sends again when it begins again, at most."""
+RED = frozenset(map(str, (1, 3, 5, 7, 9, 12, 14, 16, 18, 19, 21, 23, 25, 27, 30, 32, 34, 36)))
+SECOND_DOZEN = frozenset(map(str, range(13, 25)))
+SPARE = 50
+"""Bets lie on so many rounds more than twice those that a table plays when all are equally fast."""
+RUN_S = 4 * 3600.0
+SETTLE_S = 120.0
 
 
-# --- the service and its judge ---------------------------------------------------------------------
+class SoakError(Exception):
+    """A promise was broken; the text says which."""
+
+
+def check(condition: bool, promise: str) -> None:
+    """Raise `SoakError` naming the broken promise."""
+    if not condition:
+        raise SoakError(promise)
+
+
+# --- the service ---------------------------------------------------------------------------------
 
 
 class Service:
-    """The service as a child process that can be killed and started again."""
+    """The service as a child process that can be killed and started again, and its data base.
 
-    def __init__(self, broker: Mosquitto, jwks: Path, directory: Path, journal: Path | None) -> None:
-        self.data = directory / "settlement.db"
+    `data`: its address, else a file in `directory`.
+    """
+
+    def __init__(self, broker: Mosquitto, jwks: Path, directory: Path, data: str = "") -> None:
+        self.data = data or str(directory / "settlement.db")
         self.log = directory / "settlement.log"
-        self._command = [sys.executable, str(SERVICE), "--broker", broker.address, "--table", PREFIX]
-        self._command += ["--keys", str(jwks), "--data", str(self.data)]
-        self._journal = ["--journal", str(journal)] if journal else []
+        self._command = [sys.executable, str(SERVICE), "--broker", broker.address, "--site", SITE]
+        self._command += ["--keys", str(jwks), "--data", self.data]
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *more: str) -> None:
-        """Start it, with more arguments."""
+    def start(self) -> None:
+        """Start it."""
         with self.log.open("ab") as log:
-            command = [*self._command, *self._journal, *more]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def kill(self) -> None:
         """As a power cut does."""
@@ -84,7 +90,7 @@ class Service:
         return self._process.poll() if self._process else None
 
     async def settling(self) -> None:
-        """Wait until it has subscribed."""
+        """Wait until its data base is there."""
         await until(lambda: "settling" in self.said, 20)
 
     @property
@@ -94,28 +100,26 @@ class Service:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Read from its data base."""
-        with closing(sqlite3.connect(self.data, timeout=30)) as database:
-            return database.execute(query).fetchall()
+        with closing(open_database(self.data)) as database:
+            return database.query(query)
 
-    def watermark(self) -> int:
-        """How far it has settled the chain."""
-        return int(self.rows("SELECT coalesce(max(seq), 0) FROM watermark")[0][0])
+    def watermarks(self) -> dict[str, int]:
+        """How far it has settled each chain."""
+        return dict(self.rows("SELECT chain, seq FROM dollyd_watermark"))
 
-    def place(self, chain: str, rounds: range) -> None:
+    def place(self, table: str, chain: str, rounds: range) -> None:
         """What the till does."""
-        bets = [
-            (f"{number}-{kind}", chain, number, "roulette", kind, json.dumps([name]), STAKE)
-            for number in rounds
-            for kind, name in PLACED
-        ]
-        with closing(sqlite3.connect(self.data, timeout=30)) as database, database:
-            database.executemany(PLACE_BET, bets)
+        with closing(open_database(self.data)) as database, database.transaction():
+            for number in rounds:
+                for kind, name in PLACED:
+                    bet = (f"{table}-{number}-{kind}", chain, number, "roulette", kind, json.dumps([name]))
+                    database.query(PLACE_BET, *bet, STAKE)
 
 
 @contextmanager
-def service(broker: Mosquitto, jwks: Path, directory: Path, journal: Path | None = None) -> Iterator[Service]:
+def service(broker: Mosquitto, jwks: Path, directory: Path, data: str = "") -> Iterator[Service]:
     """The service, running; it is killed at the end."""
-    child = Service(broker, jwks, directory, journal)
+    child = Service(broker, jwks, directory, data)
     child.start()
     try:
         yield child
@@ -123,170 +127,266 @@ def service(broker: Mosquitto, jwks: Path, directory: Path, journal: Path | None
         child.kill()
 
 
-def paid(record: Told) -> dict[str, int]:
-    """What each kind of bet is paid by a record of variant B, counted without the library."""
-    if record.kind == "void":
-        return {kind: STAKE for kind, _ in PLACED}
-    outcome, table = record.body["outcome"], record.body["odds"]["table"]
-    return {
-        "straight": STAKE * (61 if table == 2 else 31) if outcome["pocket"] == "17" else 0,
-        "even_money": STAKE * 2 if outcome["colour"] == "red" else 0,
-        "dozen": STAKE * 3 if outcome["dozen"] == "13-24" else 0,
-        "quarter": 0,
-    }
+# --- the independent count -----------------------------------------------------------------------
 
 
-def judge(settling: Service, journal: Sequence[Told]) -> int:
-    """Every bet of a round that ended was settled once, and the cash is what an independent count says.
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What really came in a round; a void round has no `pocket`."""
 
-    Gives the number of rounds that ended. Raises `SoakError`.
+    pocket: str = ""
+    odds_table: int = 1
+
+
+def truth(table: SimulatedTable, records: Sequence[Told]) -> dict[int, Came]:
+    """What came in each round that has ended: whether it counts is the record's word, the rest is not."""
+    games = defaultdict(list)
+    for game in table.wheel.played:
+        games[game.counter].append(game)
+    drawn = {draw.nonce: draw.table for draw in table.box.drawn}
+    came: dict[int, Came] = {}
+    begun: dict[int, Told] = {}
+    for record in records:
+        if record.kind == "round":
+            begun[record.round] = record
+        if record.kind == "void":
+            came[record.round] = Came()
+        if record.kind == "result":
+            round_record = begun[record.round]
+            counter = int(round_record.body["game_ref"].rsplit("/", 1)[1].split("#", 1)[0])
+            before_ns = round_record.time["monotonic_ns"]
+            # Counters come again after 256 games: the latest that had begun is meant.
+            (*_, game) = (game for game in games[counter] if game.start_ns <= before_ns)
+            odds_table = drawn[record.body["odds"]["nonce"]] if "odds" in record.body else 1
+            came[record.round] = Came(str(game.pocket).strip(), odds_table)
+    return came
+
+
+def paid(kind: str, came: Came) -> int:
+    """What a bet is paid by its own round, where its end does not wait."""
+    if not came.pocket:
+        return STAKE
+    match kind:
+        case "straight":
+            return STAKE * (31 if came.odds_table == 1 else 61) * (came.pocket == "17")
+        case "dozen":
+            return STAKE * 3 * (came.pocket in SECOND_DOZEN)
+        case "even_money":
+            return STAKE * 2 * (came.pocket in RED)
+    return 0
+
+
+def paid_by_prison(kind: str, rounds: Sequence[Came]) -> int | None:
+    """The same under variant D, by the round of the bet and those after it; None while it is imprisoned."""
+    first, *later = rounds
+    if kind == "straight":
+        return paid(kind, first) + STAKE * 5 * (first.pocket == "17")  # 35 to 1 in place of 30
+    if kind != "even_money" or first.pocket != "0":
+        return paid(kind, first)
+    need, zeros = 1, 1
+    for came in later:
+        if came.pocket in RED:
+            need, zeros = need - 1, 0
+            if need == 0:
+                return STAKE
+        elif came.pocket == "0":
+            need, zeros = 2, zeros + 1
+            if zeros == 3:
+                return 0
+        elif came.pocket:
+            return 0
+    return None
+
+
+def count(table: str, came: Mapping[int, Came]) -> dict[str, int]:
+    """What each bet that has ended was to be paid."""
+    expected = {}
+    for number in came:
+        for kind, _ in PLACED:
+            rounds = [came[later] for later in range(number, max(came) + 1)] if table in PRISON else []
+            money = paid_by_prison(kind, rounds) if table in PRISON else paid(kind, came[number])
+            if money is not None:
+                expected[f"{table}-{number}-{kind}"] = money
+    return expected
+
+
+def judge(settling: Service, expected: Mapping[str, int]) -> int:
+    """Every bet that had to end was settled once, and the cash is right; gives the cash.
+
+    Raises `SoakError`.
     """
-    finals = {record.round: record for record in journal if record.kind in ("result", "void")}
-    expected = {
-        f"{number}-{kind}": money for number, record in finals.items() for kind, money in paid(record).items()
-    }
-    payouts = settling.rows("SELECT bet, profit + returned + invalid FROM payout")
-    check(len(payouts) == len({bet for bet, _ in payouts}), "no bet is settled twice")
-    check(dict(payouts) == expected, "every bet of a round that ended is paid what it won")
-    ((placed, bets, ended),) = settling.rows("SELECT sum(stake), count(*), sum(ended) FROM bet")
-    check(ended == len(expected), f"of {bets} bets those of the rounds that ended have ended")
+    bookings = settling.rows("SELECT bet, round, verdict, profit + returned + invalid FROM booking")
+    places = Counter((bet, number) for bet, number, _, _ in bookings)
+    check(max(places.values(), default=0) <= 1, "no bet is settled twice in a round")
+    ends = Counter(bet for bet, _, verdict, _ in bookings if verdict != "stays")
+    check(max(ends.values(), default=0) <= 1, "no bet ends twice")
+    check(ends.keys() == expected.keys(), f"{len(expected)} bets had to end, {len(ends)} did")
+    sums: Counter[str] = Counter()
+    for bet, _, _, money in bookings:
+        sums[bet] += money
+    wrong = {bet: (sums[bet], money) for bet, money in expected.items() if sums[bet] != money}
+    check(not wrong, f"every bet is paid what it won, but of (paid, won) differ {wrong}")
+    held = [bet for bet, _, verdict, _ in bookings if verdict == HELD and not bet.endswith("quarter")]
+    check(not held, f"only what the cloth lacks is held, but {held[:9]} are")
+    ((placed,),) = settling.rows("SELECT sum(stake) FROM bet WHERE carried = 0")
     cash = int(placed) - sum(expected.values())
     check(settling.rows("SELECT balance FROM cash") == [(cash,)], f"the cash is {cash}")
-    return len(finals)
+    return cash
 
 
-# --- the chain ---------------------------------------------------------------------------------------
+# --- the run -------------------------------------------------------------------------------------
 
 
-class Evening:
-    """Makes rounds of variant B: a synthetic chain, signed."""
+class Soak:
+    """Everything that runs, and what is done to it."""
 
-    def __init__(self, random: Random) -> None:
-        rulebook = load_rulebook("fi-ray-2013-roulette")
-        named = {"id": rulebook.id, "digest": rulebook.digest}
-        self._variant = convert(rulebook.book.variants["B"], Variant)
-        self._layout = parse_layout(
-            (ROOT / "config" / "layouts" / f"{self._variant.layout}.toml").read_bytes()
+    def __init__(
+        self, given: argparse.Namespace, at: Installation, broker: Mosquitto, settling: Service
+    ) -> None:
+        self.given = given
+        self.random = Random(given.seed)
+        self.at, self.broker, self.service = at, broker, settling
+        self.daemon = Daemon(at)
+        self.tables = {name: SimulatedTable(at.directory, name, seed=given.seed) for name in TABLES}
+        self.kills: Counter[str] = Counter()
+
+    def settled(self) -> int:
+        """Rounds that the service has settled."""
+        ((rounds,),) = self.service.rows("SELECT count(*) FROM final")
+        return int(rounds)
+
+    async def run(self) -> None:
+        """Place bets, play and kill until enough rounds have ended, then let everything come to rest."""
+        await self.daemon.started()
+        await self.service.settling()
+        await self._rest(lambda: len(self._chains()) == len(TABLES))
+        for name, chain in self._chains().items():
+            self.service.place(name, chain, range(1, 2 * self.given.rounds // len(TABLES) + SPARE))
+        for table in self.tables.values():
+            table.play()
+        for moment in sorted(self.random.randrange(self.given.rounds) for _ in range(self.given.kills)):
+            await self._settled_until(moment)
+            await asyncio.sleep(self.random.uniform(0, 0.5))
+            await self._strike()
+        await self._settled_until(self.given.rounds)
+        for table in self.tables.values():
+            table.end_play()
+        await self._rest(lambda: not any(self._undecided(name) for name in TABLES))
+        await self._rest(self._all_taken)
+        check(await self.daemon.stop() == 0, "the daemon stops with exit code 0")
+        await self._rest(self._all_taken)
+        self.service.kill()
+
+    def _chains(self) -> dict[str, str]:
+        return {record.table: record.chain for record in journaled(self.at)}
+
+    async def _settled_until(self, rounds: int) -> None:
+        deadline_s = time.monotonic() + RUN_S
+        while self.settled() < rounds:
+            check(self.service.code is None, f"the service lives: {self.service.said[-500:]}")
+            check(time.monotonic() < deadline_s, f"{rounds} rounds are settled in time")
+            await asyncio.sleep(0.2)
+
+    async def _strike(self) -> None:
+        """Kill one or two of the three, or all."""
+        struck = self.random.sample(("service", "broker", "daemon"), self.random.choice((1, 1, 1, 2, 3)))
+        self.kills.update(struck)
+        if "service" in struck:
+            self.service.kill()
+        if "daemon" in struck:
+            self.daemon.kill()
+        if "broker" in struck:
+            self.broker.kill()
+            await asyncio.sleep(self.random.uniform(0, 0.5))
+            await asyncio.to_thread(self.broker.start)
+        if "daemon" in struck:
+            self.daemon.start()
+        if "service" in struck:
+            self.service.start()
+        if "daemon" in struck:
+            await self.daemon.started()
+
+    async def _rest(self, condition: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + SETTLE_S
+        while not condition():
+            check(time.monotonic() < deadline_s, f"all comes to rest: {self.service.said[-500:]}")
+            await asyncio.sleep(0.5)
+
+    def _all_taken(self) -> bool:
+        return self.service.watermarks() == {record.chain: record.seq for record in journaled(self.at)}
+
+    def _undecided(self, table: str) -> bool:
+        """Whether the last round is between "no more bets" and its end."""
+        kinds = ("round", "bets-closed", "result", "void")
+        return [r.kind for r in journaled(self.at) if r.table == table and r.kind in kinds][-1:] == [
+            "bets-closed"
+        ]
+
+    def judge(self) -> str:
+        """Hold everything against the truth; gives the figures. Raises `SoakError` and AssertionError."""
+        journal = journaled(self.at)
+        verified(self.at)
+        expected: dict[str, int] = {}
+        voids = ended = 0
+        for name, table in self.tables.items():
+            came = truth(table, [record for record in journal if record.table == name])
+            ended += len(came)
+            voids += sum(not one.pocket for one in came.values())
+            expected |= count(name, came)
+        cash = judge(self.service, expected)
+        ((imprisoned,),) = self.service.rows("SELECT count(*) FROM bet WHERE carried = 1")
+        struck = ", ".join(f"{name} killed {times} times" for name, times in sorted(self.kills.items()))
+        return (
+            f"  {struck}\n  {ended} rounds ended, {voids} of them void\n"
+            f"  {len(expected)} bets each settled once, {imprisoned} times a stake stayed imprisoned\n"
+            f"  cash {cash}, as counted"
         )
-        self._random = random
-        self._setting = {"game": "roulette", "variant": "B", "rulebook": named, "zero_rule": "lose"}
-        self.chain = ChainMaker().begin()
-
-    def play(self, first: int, last: int) -> None:
-        """Rounds `first` to `last`; one in fifty is void."""
-        for number in range(first, last + 1):
-            self.chain.add(Kind.ROUND, number)
-            self.chain.add(Kind.BETS_CLOSED, number)
-            body: dict[str, Any] = {"setting": self._setting, "evidence": {"game_ref": f"wheel/s/{number}"}}
-            if self._random.random() < 1 / 50:
-                self.chain.add(Kind.VOID, number, body | {"stake_policy": "player_choice"})
-                continue
-            pocket = (self._random.choice(self._layout.clockwise),)
-            body["outcome"] = ROULETTE.outcome(Drawn(pocket, self._variant, self._layout, ()))
-            body["odds"] = {"table": 2 if self._random.random() < 1 / 30 else 1}
-            body["stakes"] = {"minimum": 100, "maximum": 1000, "currency": "EUR"}
-            self.chain.add(Kind.RESULT, number, body)
 
 
-class Publisher:
-    """Publishes at least once: what a broker's death leaves open is sent again."""
-
-    def __init__(self, broker: Mosquitto) -> None:
-        self._broker = broker
-
-    async def publish(self, envelopes: Sequence[bytes]) -> None:
-        """Send in order, until the broker has acknowledged them all."""
-        sent = 0
-        while sent < len(envelopes):
-            try:
-                async with aiomqtt.Client(self._broker.host, self._broker.port, timeout=5) as client:
-                    for envelope in envelopes[sent:]:
-                        await client.publish(f"{PREFIX}/record/any", envelope, qos=1)
-                        sent += 1
-            except aiomqtt.MqttError:
-                await asyncio.sleep(0.05)
+def install(directory: Path, broker: str) -> Installation:
+    """A node with all tables."""
+    at = Installation(directory, broker, TABLES)
+    for name in PRISON:
+        head = f'[tables.{name}]\ngame = "roulette"\nvariant = '
+        at.reconfigure(f'{head}"B"', f'{head}"D"\nzero_rule = "prison"')
+        at.reconfigure(ODDS_BOX.format(table=name, directory=directory, period_ms=200), "")
+    return at
 
 
-# --- the run -----------------------------------------------------------------------------------------
+async def soak(given: argparse.Namespace, data: str = "") -> str:
+    """One run; gives its figures. `data`: see `Service`. Raises `SoakError` and AssertionError."""
+    async with AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="settlement-soak-")))
+        broker = stack.enter_context(Mosquitto(BROKER, persistence=True))
+        at = install(directory, broker.address)
+        settling = stack.enter_context(service(broker, at.jwks, directory, data))
+        run = Soak(given, at, broker, settling)
+        for table in run.tables.values():
+            await stack.enter_async_context(table)
+        stack.enter_context(run.daemon)
+        await run.run()
+        return run.judge()
 
 
-async def soak(arguments: argparse.Namespace) -> None:
-    """Play all rounds and kill; then judge. Raises `SoakError`, AssertionError."""
-    random = Random(arguments.seed)
-    began_s = time.monotonic()
-    with (
-        tempfile.TemporaryDirectory(prefix="dollyd-soak-") as name,
-        Mosquitto(BROKER, persistence=True) as broker,
-    ):
-        directory = Path(name)
-        keys, file = directory / "keys.json", directory / "journal.db"
-        keys.write_text(json.dumps({"keys": [signer().jwk]}))
-        evening, journal, publisher = Evening(random), Journal.open(file), Publisher(broker)
-        journal.append(evening.chain.entries)
-        kills: Counter[str] = Counter()
-        with service(broker, keys, directory, file) as settling:
-            await settling.settling()
-            settling.place(evening.chain.chain, range(1, arguments.rounds + 1))
-            await publisher.publish(evening.chain.envelopes)
-            kill_rounds = Counter(random.randrange(arguments.rounds) for _ in range(arguments.kills))
-            for first in range(1, arguments.rounds + 1, ROUNDS_A_BATCH):
-                last = min(first + ROUNDS_A_BATCH - 1, arguments.rounds)
-                done = len(evening.chain.entries)
-                evening.play(first, last)
-                journal.append(evening.chain.entries[done:])
-                struck = sum(kill_rounds[number] for number in range(first, last + 1))
-                again = random.randrange(SENT_AGAIN) if struck and random.random() < 0.5 else 0
-                kills["publisher begun again"] += bool(again)
-                sending = asyncio.create_task(
-                    publisher.publish(evening.chain.envelopes[max(done - again, 0) :])
-                )
-                if struck:
-                    await asyncio.sleep(random.uniform(0, 0.1))
-                    await strike(broker, settling, random, kills)
-                await sending
-                check(settling.code is None, f"the service lives: {settling.said[-500:]}")
-            sent_s = time.monotonic() - began_s
-            try:
-                await until(lambda: settling.watermark() == evening.chain.seq, SETTLE_S)
-            except AssertionError:
-                raise SoakError(
-                    f"settled {settling.watermark()} of {evening.chain.seq}: {settling.said[-500:]}"
-                ) from None
-            settling.kill()
-            judge(settling, [told(envelope) for envelope in evening.chain.envelopes])
-        journal.close()
-    figures = ", ".join(f"{what} {count} times" for what, count in sorted(kills.items()))
-    print(f"seed {arguments.seed}: {time.monotonic() - began_s:.0f} s ({sent_s:.0f} s to send), {figures}")
-    print(f"  {arguments.rounds} rounds, {arguments.rounds * len(PLACED)} bets, each settled once")
-
-
-async def strike(broker: Mosquitto, settling: Service, random: Random, kills: Counter[str]) -> None:
-    """Kill the service, the broker, or both."""
-    who = random.choice((("broker",), ("service",), ("broker", "service")))
-    kills.update(f"{name} killed" for name in who)
-    if "service" in who:
-        settling.kill()
-    if "broker" in who:
-        broker.kill()
-        await asyncio.to_thread(broker.start)
-    if "service" in who:
-        settling.start()
+def arguments(*words: str) -> argparse.Namespace:
+    """What the command line says, or `words` do."""
+    parser = argparse.ArgumentParser(description="Kill service, broker and daemon; each bet is settled once.")
+    parser.add_argument("--rounds", type=int, default=10_000)
+    parser.add_argument("--kills", type=int, default=150)
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args(words or None)
 
 
 def main() -> int:
     """Read the command line and run."""
-    parser = argparse.ArgumentParser(description="Kill service and broker; each bet is settled once.")
-    parser.add_argument("--rounds", type=int, default=10_000)
-    parser.add_argument("--kills", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    for name in ("mqtt", "asyncio"):  # the publisher's broken lines are what we make
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    given, began_s = arguments(), time.monotonic()
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     try:
-        asyncio.run(soak(parser.parse_args()))
+        figures = asyncio.run(soak(given))
     except (SoakError, AssertionError) as error:
-        print(f"NOT GOOD: {error}")
+        print(f"seed {given.seed}: NOT GOOD: {error}")
         return 1
-    print("good")
+    print(f"seed {given.seed}: {time.monotonic() - began_s:.0f} s\n{figures}\ngood")
     return 0
 
 

@@ -4,26 +4,25 @@ Every game that came to its end is a result, or the journal says why not:
 
     result               its round has a result, with the number that fell
     void: RULE           its round was unresolved by this rule (mostly `restart-in-mid-round`), then void
-    gap: no round open   named in a `gap` record: joined in mid-game, or the table was blocked
-    gap: daemon down     it ended between the last record before a kill and the `gap` record after it
+    gap: no round open   named or counted in a `gap` record: joined in mid-game, or the table was blocked
+    gap: daemon down     it ended between the last game told before a kill and the `gap` record after it
     port not open        it ended before the daemon, just started, had opened the port
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-
-from tests.support.daemon import Told
-from tests.support.simulated_table import SimulatedTable
+from typing import Any, Protocol
 
 from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.simulators.ss2.options import PlayedGame
 
 NEAR_NS = 3 * NS_PER_S
 """Records so close to an unexplained game are told with it."""
+_KEPT = ("game_ref", "outcome", "odds", "rule", "cause", "games", "count")
 
 
 class SoakError(Exception):
@@ -36,92 +35,173 @@ def check(condition: bool, promise: str) -> None:
         raise SoakError(promise)
 
 
-class Watched(SimulatedTable):
-    """A table that remembers when its wheel's port was open: the last word on what a daemon could hear."""
+@dataclass(frozen=True, slots=True)
+class Game:
+    """A game as it really was; `number` is empty where the ball did not come to rest."""
 
-    def __init__(self, directory: Path, name: str, seed: int) -> None:
-        super().__init__(directory, name, seed=seed)
-        self.name = name
-        self.absent_ns: list[int] = []
-        """Times at which nobody had the port open."""
-        self.wheel_device.observe = self._look
-
-    def _look(self) -> None:
-        if not self.wheel_port.host_is_there():
-            self.absent_ns.append(self.now_ns)
+    counter: int
+    number: str
+    start_ns: int
+    end_ns: int
 
 
-def counter_of(game_ref: str) -> int:
-    """The wheel's counter in `wheel/SESSION/COUNTER#ATTEMPT`."""
-    return int(game_ref.rsplit("/", 1)[1].split("#", 1)[0])
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a record says that the truth bears on."""
+
+    seq: int
+    kind: str
+    round: int
+    mono_ns: int
+    body: dict[str, Any]
 
 
-def game_of(games: Sequence[PlayedGame], game_ref: str, before_ns: int) -> PlayedGame | None:
-    """The latest game of that counter that began before a moment; counters come again after 256 games."""
-    fitting = [g for g in games if g.counter == counter_of(game_ref) and g.start_ns <= before_ns]
-    return max(fitting, key=lambda game: game.start_ns, default=None)
+def kept(record: dict[str, Any]) -> Kept:
+    """What is kept of a record's payload: a long soak has many."""
+    body = {name: record["body"][name] for name in _KEPT if name in record["body"]}
+    if "outcome" in body:
+        body["outcome"] = body["outcome"]["pocket"]
+    if "odds" in body:
+        body["odds"] = (body["odds"]["nonce"], body["odds"]["table"])
+    at_ns = record["time"]["monotonic_ns"]
+    return Kept(record["seq"], record["kind"], record["round"], at_ns, body)
 
 
-def explain(table: Watched, records: Sequence[Told]) -> Counter[str]:
-    """Why each completed game of a table is, or is not, a result. Raises `SoakError`."""
-    why: dict[int, str] = {}
-    games = table.wheel.played
-    for opened in (r for r in records if r.kind == "round"):
-        game = game_of(games, opened.body["game_ref"], opened.time["monotonic_ns"])
-        check(game is not None, f"{table.name}: round {opened.round} is of a game that was played")
+class Watched(Protocol):
+    """A table whose truth is known."""
+
+    name: str
+
+    @property
+    def games(self) -> Sequence[Game]:
+        """What was really played, in order."""
+        ...
+
+    @property
+    def drawn(self) -> dict[str, int]:
+        """The odds tables that the box drew, by nonce; empty where there is no box."""
+        ...
+
+    def was_unheard(self, game: Game) -> bool:
+        """Whether nobody had the wheel's port open at some moment of the game."""
+        ...
+
+
+class Games:
+    """The games of a wheel, found by what a record says of them: counters come again."""
+
+    def __init__(self, games: Sequence[Game]) -> None:
+        self._by_counter: defaultdict[int, list[Game]] = defaultdict(list)
+        for game in games:
+            self._by_counter[game.counter].append(game)
+
+    def find(self, game_ref: str, before_ns: int) -> Game | None:
+        """The latest game that `wheel/SESSION/COUNTER#ATTEMPT` can mean, begun before a moment."""
+        fitting = self._by_counter[int(game_ref.rsplit("/", 1)[1].split("#", 1)[0])]
+        place = bisect_right(fitting, before_ns, key=lambda game: game.start_ns)
+        return fitting[place - 1] if place else None
+
+
+class _Explained:
+    """Why each game of a table is, or is not, a result; by the time of its start."""
+
+    def __init__(self, table: Watched, records: Sequence[Kept]) -> None:
+        self.why: dict[int, str] = {}
+        self.down_ns: list[tuple[int, int]] = []
+        self.uncounted: list[tuple[int, int, int]] = []
+        """Of gaps too long to name all games: from, to, and how many more there were."""
+        self._told_ns = 0
+        """End of the last game that the records read so far have told of."""
+        self._table = table
+        self._records = records
+        self._games = Games(table.games)
+
+    def read(self) -> None:
+        """Find the game of every round, and those of every gap. Raises `SoakError`."""
+        rounds: defaultdict[int, list[Kept]] = defaultdict(list)
+        for record in self._records:
+            rounds[record.round].append(record)
+        for before, record in pairwise(self._records):
+            if record.kind == "round":
+                self._read_round(record, rounds[record.round])
+            elif record.kind == "gap":
+                self._read_gap(before, record)
+
+    def _read_round(self, opened: Kept, records: Sequence[Kept]) -> None:
+        name = f"{self._table.name}: round {opened.round}"
+        game = self._games.find(opened.body["game_ref"], opened.mono_ns)
+        check(game is not None, f"{name} is of a game that was played")
         if game is not None:
-            check(game.start_ns not in why, f"{table.name}: game {game.counter} has one round")
-            why[game.start_ns] = _verdict(table.name, game, [r for r in records if r.round == opened.round])
-    down_ns: list[tuple[int, int]] = []
-    for before, record in pairwise(records):
-        if record.kind != "gap":
-            continue
-        if record.body["cause"] == "daemon-down":
-            down_ns.append((before.time["monotonic_ns"], record.time["monotonic_ns"]))
-            continue
-        check(len(record.body["games"]) == record.body["count"], f"{table.name}: short gaps name all games")
-        for game_ref in record.body["games"]:
-            game = game_of(games, game_ref, record.time["monotonic_ns"])
+            check(game.start_ns not in self.why, f"{name} is the only one of game {game.counter}")
+            self.why[game.start_ns] = _verdict(name, game, records)
+            self._told_ns = max(self._told_ns, game.end_ns)
+
+    def _read_gap(self, before: Kept, gap: Kept) -> None:
+        if gap.body["cause"] == "daemon-down":
+            # On a busy machine games may have ended, unread in the port, before the last record was written.
+            self.down_ns.append((min(before.mono_ns, self._told_ns), gap.mono_ns))
+            return
+        named_ns = before.mono_ns
+        for game_ref in gap.body["games"]:
+            game = self._games.find(game_ref, gap.mono_ns)
             if game is not None:
-                why.setdefault(game.start_ns, "gap: no round open")
+                self.why.setdefault(game.start_ns, "gap: no round open")
+                named_ns = max(named_ns, game.end_ns)
+                self._told_ns = max(self._told_ns, game.end_ns)
+        unnamed = gap.body["count"] - len(gap.body["games"])
+        if unnamed:
+            self.uncounted.append((named_ns, gap.mono_ns, unnamed))
+
+    def count_unnamed(self) -> None:
+        """Games that a long gap counts without their names are those after the last one that it names."""
+        for since_ns, until_ns, count in self.uncounted:
+            games = self._table.games
+            first = bisect_right(games, since_ns, key=lambda game: game.end_ns)
+            last = bisect_right(games, until_ns, key=lambda game: game.end_ns)
+            for game in [one for one in games[first:last] if one.start_ns not in self.why][:count]:
+                self.why[game.start_ns] = "gap: no round open"
+
+
+def explain(table: Watched, records: Sequence[Kept]) -> Counter[str]:
+    """Why each completed game of a table is, or is not, a result. Raises `SoakError`."""
+    explained = _Explained(table, records)
+    explained.read()
+    explained.count_unnamed()
     return Counter(
-        why.get(game.start_ns) or _unheard(table, game, down_ns, records) for game in table.completed
+        explained.why.get(game.start_ns) or _unheard(table, game, explained.down_ns, records)
+        for game in table.games
+        if game.number
     )
 
 
-def _verdict(table: str, game: PlayedGame, records: Sequence[Told]) -> str:
+def _verdict(name: str, game: Game, records: Sequence[Kept]) -> str:
     result = next((record for record in records if record.kind == "result"), None)
     if result is None:
         rules = [record.body["rule"] for record in records if record.kind in ("unresolved", "void")]
-        check(bool(rules) or game.outcome != "completed", f"{table}: round of game {game.counter} has an end")
+        check(bool(rules) or not game.number, f"{name} of game {game.counter} has an end")
         return f"void: {rules[0]}" if rules else "still open"
-    number, pocket = result.body["outcome"]["pocket"], str(game.pocket).strip()
-    check(number == pocket, f"{table}: round {result.round} is {number}, but the ball fell into {pocket}")
+    number = result.body["outcome"]
+    check(number == game.number, f"{name} is {number}, but the ball fell into {game.number}")
     return "result"
 
 
-def _unheard(
-    table: Watched, game: PlayedGame, down_ns: Sequence[tuple[int, int]], records: Sequence[Told]
-) -> str:
+def _unheard(table: Watched, game: Game, down_ns: Sequence[tuple[int, int]], records: Sequence[Kept]) -> str:
     if any(since <= game.end_ns <= until_ns for since, until_ns in down_ns):
         return "gap: daemon down"
-    not_open = any(game.start_ns <= at <= game.end_ns for at in table.absent_ns)
     near = [
-        f"  {(r.time['monotonic_ns'] - game.end_ns) / 1e9:+.3f} s  {r.seq} {r.kind} {r.round}"
+        f"  {(r.mono_ns - game.end_ns) / 1e9:+.3f} s  {r.seq} {r.kind} {r.round} {r.body}"
         for r in records
-        if abs(r.time["monotonic_ns"] - game.end_ns) < NEAR_NS
+        if abs(r.mono_ns - game.end_ns) < NEAR_NS
     ]
-    check(not_open, "\n".join([f"{table.name}: game {game.counter} is explained; around its end:", *near]))
+    head = f"{table.name}: game {game.counter} is explained; around its end:"
+    check(table.was_unheard(game), "\n".join([head, *near]))
     return "port not open"
 
 
-def check_odds(table: Watched, records: Sequence[Told]) -> None:
+def check_odds(table: Watched, records: Sequence[Kept]) -> None:
     """Every odds table in a result is the one that the box drew."""
-    drawn = {draw.nonce: draw.table for draw in table.box.drawn}
+    drawn = table.drawn
     for record in records:
-        if record.kind == "result":
-            odds = record.body["odds"]
-            check(
-                drawn.get(odds["nonce"]) == odds["table"],
-                f"round {record.round} has the table that was drawn",
-            )
+        if record.kind == "result" and "odds" in record.body:
+            nonce, number = record.body["odds"]
+            check(drawn.get(nonce) == number, f"round {record.round} has the table that was drawn")

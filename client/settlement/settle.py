@@ -96,7 +96,8 @@ def _round(body: Mapping[str, Any], rulebook: LoadedRulebook, *, void: bool) -> 
     variant = _variant(setting["game"], setting["variant"], rulebook)
     if not void and "odds" not in body and GAMES[setting["game"]].needs_odds_table(variant):
         raise SettlementError("the result names no odds table, which is never assumed")
-    stakes = body.get("stakes", {})  # a void has none: nothing of a stake is invalid where nobody can win
+    # Nothing of a stake is invalid where nobody can win; a correction of a void has the stakes of its round.
+    stakes = {} if void else body.get("stakes", {})
     return Round(
         game=setting["game"],
         variant_name=setting["variant"],

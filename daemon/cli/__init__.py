@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import typer
 
-from dollyd.daemon.cli import check, demo, keys, replay, run, settle, verify
+from dollyd.daemon.cli import (
+    check,
+    demo,
+    discover,
+    doctor,
+    export,
+    keys,
+    replay,
+    run,
+    self_check,
+    selftest,
+    settle,
+    table,
+    trust,
+    verify,
+    wait_for_pause,
+    witness,
+)
 
 application = typer.Typer(
     name="dollyd",
@@ -15,10 +32,19 @@ application = typer.Typer(
 )
 application.command("run")(run.run)
 application.command("check")(check.check)
+application.command("discover")(discover.discover_command)
+application.command("doctor")(doctor.doctor)
+application.command("selftest")(selftest.selftest)
+application.command("self-check")(self_check.self_check)
+application.command("wait-for-pause")(wait_for_pause.wait_for_pause)
 application.add_typer(keys.application, name="keys")
+application.add_typer(trust.application, name="trust")
+application.add_typer(table.application, name="table")
+application.command("export")(export.export_command)
 application.command("verify")(verify.verify)
 application.command("replay")(replay.replay)
 application.command("settle")(settle.settle)
+application.command("witness")(witness.witness)
 application.command("demo", context_settings=demo.PASS_ON)(demo.demo)
 
 __all__ = ["application"]

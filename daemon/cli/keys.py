@@ -11,7 +11,14 @@ import typer
 from dollyd.daemon.errors import ConfigError, SigningError
 from dollyd.daemon.signing import load_signer, new_key
 
-application = typer.Typer(help="Make and show the node's signing key.", no_args_is_help=True)
+HELP = """Make and show the node's signing key.
+
+To replace the key in use: make a new one, let it in with `dollyd trust add-node`, name it as
+`signing.next_key`, and send SIGHUP to the daemon. When every table has told its `rotated` record, the new key
+becomes `signing.key`.
+"""
+
+application = typer.Typer(help=HELP, no_args_is_help=True)
 
 KeyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The private key, a PEM file.")]
 

@@ -5,39 +5,49 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dollyd.client.evidence import is_evidence
 from dollyd.client.jws import EnvelopeError
 from dollyd.client.sources import SourceError
 from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.rederive import rederive_journal
+from dollyd.daemon.rederive import Derived, rederive_evidence, rederive_journal
 from dollyd.daemon.replay import Attempt, CaptureError, engine_of, replay_plain
 from dollyd.daemon.settings import load, shipped_table
 
 
 def replay(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help='JSON Lines {"t","dir","line"}, or a journal.')
+        Path,
+        typer.Argument(metavar="FILE", help='Lines {"t","dir","line"}, a journal or an evidence file.'),
     ],
     driver: Annotated[str, typer.Option("--driver", help="The driver that reads the lines.")] = "cammegh-ss2",
     game: Annotated[str, typer.Option("--game", help="The game at the table.")] = "roulette",
     variant: Annotated[str, typer.Option("--variant", help="The variant of the game.")] = "C",
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="F", help="For a journal: the configuration of its tables."),
+        typer.Option("--config", metavar="F", help="The configuration of the tables: of a journal."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a game attempt.")] = False,
 ) -> None:
     """Run driver and round over a capture in virtual time; print the verdict of each game attempt.
 
-    Of a journal (with --config), derive every decision from its raw frames again; exit 1 where one differs.
+    Of a journal (with --config) or an evidence file, derive every decision from its raw frames again; exit 1
+    where one differs.
     """
-    if config is not None:
-        _derive(file, config, as_json=as_json)
+    try:
+        evidence = is_evidence(file)
+    except OSError as error:
+        raise ConfigError(str(file), "", error.strerror or str(error), "give a readable file") from error
+    if evidence or config is not None:
+        tables = load(config).tables if config else None
+        derived = rederive_evidence(file, tables) if evidence else rederive_journal(file, tables or {})
+        _tell(file, derived, as_json=as_json)
         return
     engine = engine_of(shipped_table(game, variant, driver))
     try:
@@ -53,20 +63,20 @@ def replay(
         raise typer.Exit(1) from error
 
 
-def _derive(journal: Path, config: Path, *, as_json: bool) -> None:
+def _tell(file: Path, decisions: Iterable[Derived], *, as_json: bool) -> None:
     counts: Counter[bool] = Counter()
     try:
-        for derived in rederive_journal(journal, load(config).tables):
+        for derived in decisions:
             counts[not derived.why] += 1
             if as_json:
                 print(json.dumps(asdict(derived)))
             elif derived.why:
                 print(f"table {derived.table}, seq {derived.seq}, round {derived.round}: {derived.why}")
     except (SourceError, EnvelopeError) as error:
-        print(f"{journal}: {error}", file=sys.stderr)
+        print(f"{file}: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
     if not as_json:
-        print(f"{journal}: {counts[True]} decisions derived byte for byte, {counts[False]} not")
+        print(f"{file}: {counts[True]} decisions derived byte for byte, {counts[False]} not")
     if counts[False]:
         raise typer.Exit(1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 from typing import Annotated
 
 import structlog
@@ -11,6 +12,7 @@ import typer
 from dollyd.daemon.app import App
 from dollyd.daemon.cli.options import ConfigFile
 from dollyd.daemon.errors import DollydError
+from dollyd.daemon.last_resort import LastResort
 from dollyd.daemon.log import configure_logging
 from dollyd.daemon.settings import load
 
@@ -24,7 +26,9 @@ def run(
 ) -> None:
     """Run the daemon until SIGTERM or SIGINT."""
     configure_logging(verbose=verbose)
-    app = App(load(config))
+    faulthandler.enable()  # where everything hangs the watchdog sends SIGABRT: say where it hung
+    last_resort = LastResort(lambda: 0 if app.finished else EXIT_FAILED)
+    app = App(load(config), on_end=last_resort.arm)
     try:
         asyncio.run(app.run())
     except BaseExceptionGroup as group:

@@ -14,8 +14,10 @@ from rich.table import Table
 
 from dollyd.client.jws import EnvelopeError, keys_of_jwks, parse_envelope, strict_object, verify_envelope
 from dollyd.client.settlement.rulebooks import LoadedRulebook, load_rulebook, rulebook_of_digest
+from dollyd.client.settlement.settle import Adjustment, settle_correction
 from dollyd.client.settlement.settle import settle as settle_bets
 from dollyd.client.settlement.spec import Answer, Bet, Choice, SettlementError
+from dollyd.daemon.core.record import Kind
 from dollyd.daemon.errors import ConfigError
 
 STANDARD_INPUT = "-"
@@ -44,19 +46,33 @@ def settle(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:
-    """Settle bets by one result or void, in minor units. Without --keys the signature is not checked."""
+    """Settle bets by one result or void, in minor units. Without --keys the signature is not checked.
+
+    A correction is settled twice: as it was published, which is taken back, and as it counts.
+    """
     payload = _payload(record, keys)
+    answers: list[Answer] = []
+    adjustments: list[Adjustment] = []
     try:
         book = _rulebook(payload, rulebook)
-        answers = settle_bets(payload, _bets(bets, payload), book)
+        placed = _bets(bets, payload)
+        if payload.get("kind") == Kind.CORRECTION:
+            adjustments = settle_correction(payload, placed, book)
+        else:
+            answers = settle_bets(payload, placed, book)
     except SettlementError as error:
         raise ConfigError(
             record, "", str(error), "give a record, bets and a rulebook that fit together"
         ) from error
     if as_json:
-        print(json.dumps(_as_dict(payload, book, answers, verified=keys is not None)))
+        print(json.dumps(_as_dict(payload, book, answers, adjustments, verified=keys is not None)))
+        return
+    said = "signature good" if keys is not None else "signature NOT CHECKED (no --keys)"
+    print(f"table {payload['table']}, round {payload['round']}: {payload['kind']}; {said}")
+    if payload["kind"] == Kind.CORRECTION:
+        _print_adjustments(adjustments)
     else:
-        _print(payload, answers, verified=keys is not None)
+        _print_answers(answers)
 
 
 def _payload(record: str, keys: Path | None) -> dict[str, Any]:
@@ -102,41 +118,79 @@ def _read(file: str) -> bytes:
 
 
 def _as_dict(
-    payload: dict[str, Any], book: LoadedRulebook, answers: list[Answer], *, verified: bool
+    payload: dict[str, Any],
+    book: LoadedRulebook,
+    answers: list[Answer],
+    adjustments: list[Adjustment],
+    *,
+    verified: bool,
 ) -> dict[str, Any]:
-    return {
-        "verified": verified,
-        "table": payload["table"],
-        "chain": payload["chain"],
-        "seq": payload["seq"],
-        "round": payload["round"],
-        "kind": payload["kind"],
-        "rulebook": {"id": book.id, "digest": book.digest},
-        "answers": [
+    place = {key: payload[key] for key in ("table", "chain", "seq", "round", "kind")}
+    said = {"verified": verified, **place, "rulebook": {"id": book.id, "digest": book.digest}}
+    if payload["kind"] != Kind.CORRECTION:
+        return said | {"answers": [_answer_as_dict(answer) for answer in answers]}
+    return said | {
+        "corrects": payload["body"].get("corrects"),
+        "adjustments": [
             {
-                "bet": answer.bet,
-                "verdict": answer.verdict.value,
-                "profit": answer.profit,
-                "returned": answer.returned,
-                "invalid": answer.invalid,
-                "paid": answer.paid,
-                "state": dict(answer.state),
+                "bet": adjustment.bet,
+                "reversed": _answer_as_dict(adjustment.reversed),
+                "settled": _answer_as_dict(adjustment.settled),
+                "difference": adjustment.difference,
             }
-            for answer in answers
+            for adjustment in adjustments
         ],
     }
 
 
-def _print(payload: dict[str, Any], answers: list[Answer], *, verified: bool) -> None:
-    said = "signature good" if verified else "signature NOT CHECKED (no --keys)"
-    print(f"table {payload['table']}, round {payload['round']}: {payload['kind']}; {said}")
-    table = Table("bet", "verdict", box=None, pad_edge=False)
-    for name in ("profit", "returned", "invalid", "paid"):
-        table.add_column(name, justify="right")
+def _answer_as_dict(answer: Answer) -> dict[str, Any]:
+    return {
+        "bet": answer.bet,
+        "verdict": answer.verdict.value,
+        "profit": answer.profit,
+        "returned": answer.returned,
+        "invalid": answer.invalid,
+        "paid": answer.paid,
+        "state": dict(answer.state),
+    }
+
+
+def _print_answers(answers: list[Answer]) -> None:
+    table = _table("bet", "verdict", money=("profit", "returned", "invalid", "paid"))
     table.add_column("state")
     for answer in answers:
         money = (answer.profit, answer.returned, answer.invalid, answer.paid)
-        state = " ".join(f"{key}={value}" for key, value in answer.state.items())
-        table.add_row(answer.bet, answer.verdict.value, *map(str, money), state)
-    Console(width=110, highlight=False, markup=False).print(table)
+        table.add_row(answer.bet, answer.verdict.value, *map(str, money), _state(answer))
+    _show(table)
     print(f"paid {sum(answer.paid for answer in answers)}")
+
+
+def _print_adjustments(adjustments: list[Adjustment]) -> None:
+    table = _table("bet", "", "verdict", money=("profit", "returned", "invalid", "paid"))
+    table.add_column("state")
+    for adjustment in adjustments:
+        for entry, sign, answer in (
+            ("reversed", -1, adjustment.reversed),
+            ("settled", 1, adjustment.settled),
+        ):
+            money = (answer.profit, answer.returned, answer.invalid, answer.paid)
+            shown = (str(sign * part) for part in money)
+            table.add_row(adjustment.bet, entry, answer.verdict.value, *shown, _state(answer))
+        table.add_row(adjustment.bet, "difference", "", "", "", "", f"{adjustment.difference:+}", "")
+    _show(table)
+    print(f"difference {sum(adjustment.difference for adjustment in adjustments):+}")
+
+
+def _table(*names: str, money: tuple[str, ...]) -> Table:
+    table = Table(*names, box=None, pad_edge=False)
+    for name in money:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _state(answer: Answer) -> str:
+    return " ".join(f"{key}={value}" for key, value in answer.state.items())
+
+
+def _show(table: Table) -> None:
+    Console(width=110, highlight=False, markup=False).print(table)

@@ -1,66 +1,132 @@
-"""`dollyd verify`: prove a journal offline."""
+"""`dollyd verify`: prove a journal or an evidence file offline."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dollyd.client.jws import Keys, keys_of_jwks
+from dollyd.client.evidence import is_evidence, trust_of, verify_evidence
+from dollyd.client.jws import EnvelopeError, Keys
 from dollyd.client.sources import SourceError, envelopes_of_lines
-from dollyd.client.verify import Report, verify_envelopes, verify_journal
+from dollyd.client.trust import Trust, load_trust
+from dollyd.client.verify import Problem, Report, verify_envelopes, verify_journal
+from dollyd.client.witness import check_witness
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.trust_file import keys_for_verification, read_jwks
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
 def verify(
-    journal: Annotated[
+    file: Annotated[
         Path,
         typer.Argument(
-            metavar="JOURNAL", help="A journal, or envelopes as JSON Lines; - for standard input."
+            metavar="FILE",
+            help="A journal, an evidence file, or envelopes as JSON Lines; - for standard input.",
         ),
     ],
     keys: Annotated[
         Path | None, typer.Option("--keys", metavar="JWKS", help="Trust only these keys (a JWK set).")
     ] = None,
+    trust: Annotated[
+        Path | None, typer.Option("--trust", metavar="FILE", help="Or only those of this trust file ...")
+    ] = None,
+    root: Annotated[
+        str,
+        typer.Option(
+            "--root",
+            metavar="KID",
+            help="... and the root that it is signed under. Alone: the trust file in the evidence file.",
+        ),
+    ] = "",
+    witness: Annotated[
+        Path | None, typer.Option("--witness", metavar="FILE", help="Statements of witnesses, one a line ...")
+    ] = None,
+    witness_keys: Annotated[
+        Path | None, typer.Option("--witness-keys", metavar="JWKS", help="... and the keys of the witnesses.")
+    ] = None,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="The chain, and only the signatures that seal it.")
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0: one for each core.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Check signatures, chain, and one final record a round; say where and why it fails (exit 1)."""
-    pinned = _pinned(keys) if keys else None
     try:
-        report = _verify(journal, pinned)
+        trusted = _trusted(file, keys, trust, root)
+        report = _verify(file, trusted, jobs or _cores(), fast=fast)
     except (SourceError, OSError) as error:
-        print(f"{journal}: {error}", file=sys.stderr)
+        print(f"{file}: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
+    if witness is not None:
+        _check_witness(witness, witness_keys, report)
     if as_json:
         print(json.dumps(_as_dict(report)))
     else:
-        _print(journal, report)
+        _print(file, report)
     if not report.ok:
         raise typer.Exit(1)
 
 
-def _verify(journal: Path, pinned: Keys | None) -> Report:
-    if str(journal) == "-":
-        return verify_envelopes(envelopes_of_lines(sys.stdin.buffer), pinned)
-    with journal.open("rb") as file:
-        if file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
-            return verify_journal(journal, pinned)
-        file.seek(0)
-        return verify_envelopes(envelopes_of_lines(file), pinned)
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
-def _pinned(path: Path) -> Keys:
+def _verify(file: Path, keys: Keys | Trust | None, jobs: int, *, fast: bool) -> Report:
+    if str(file) == "-":
+        return verify_envelopes(envelopes_of_lines(sys.stdin.buffer), keys, jobs=jobs, fast=fast)
+    with file.open("rb") as stream:
+        if stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
+            return verify_journal(file, keys, jobs=jobs, fast=fast)
+        if is_evidence(file):
+            return verify_evidence(file, keys, jobs=jobs, fast=fast)
+        stream.seek(0)
+        return verify_envelopes(envelopes_of_lines(stream), keys, jobs=jobs, fast=fast)
+
+
+def _trusted(file: Path, keys: Path | None, trust: Path | None, root: str) -> Keys | Trust | None:
+    if not root or keys is not None or trust is not None:
+        return keys_for_verification(keys, trust, root)
+    data = trust_of(file)
+    remedy = "give the site's trust file by --trust, and the root that it is signed under"
+    if data is None:
+        raise ConfigError(str(file), "", "has no trust.json", remedy)
     try:
-        return keys_of_jwks(json.loads(path.read_text("utf-8"))["keys"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            str(path), "keys", str(error), "give the JWK set that `dollyd keys show` prints"
-        ) from error
+        return load_trust(data, root)
+    except EnvelopeError as error:
+        raise ConfigError(str(file), "trust.json", str(error), remedy) from error
+
+
+def _check_witness(statements: Path, jwks: Path | None, report: Report) -> None:
+    remedy = "give the statements by --witness and the keys of the witnesses by --witness-keys"
+    if jwks is None:
+        raise ConfigError("--witness-keys", "", "missing", remedy)
+    try:
+        lines = statements.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(str(statements), "", error.strerror or str(error), remedy) from error
+    keys = read_jwks(jwks)
+    problems = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            check = check_witness(line, keys, report)
+        except EnvelopeError as error:
+            problems.append(Problem(0, "", "", 0, f"{statements}, line {number}: {error}"))
+            continue
+        said = check.statement
+        if check.why:
+            why = f"witness {said.witness}, {said.time}: {check.why}"
+            problems.append(Problem(0, said.table, said.chain, said.seq, why))
+        else:
+            report.notes.append(
+                f"table {said.table}, chain {said.chain}: witness {said.witness} saw record {said.seq} so"
+            )
+    report.problems += problems
 
 
 def _as_dict(report: Report) -> dict[str, object]:
@@ -74,12 +140,14 @@ def _as_dict(report: Report) -> dict[str, object]:
         "chains": {
             chain: {
                 "table": head.table,
+                "first": head.first,
                 "seq": head.seq,
                 "digest": head.digest,
                 "open_round": head.open_round,
             }
             for chain, head in report.heads.items()
         },
+        "notes": report.notes,
         "problems": [
             {"at": p.at, "table": p.table, "chain": p.chain, "seq": p.seq, "why": p.why}
             for p in report.problems
@@ -87,19 +155,23 @@ def _as_dict(report: Report) -> dict[str, object]:
     }
 
 
-def _print(journal: Path, report: Report) -> None:
+def _print(file: Path, report: Report) -> None:
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.kinds.items()))
-    print(f"{journal}: {report.records} records ({kinds}), {report.rounds} rounds ended")
+    print(f"{file}: {report.records} records ({kinds}), {report.rounds} rounds ended")
     for kid, trust in report.keys.items():
         print(f"  key {kid}: {trust}")
     for chain, head in report.heads.items():
         open_round = f", round {head.open_round} is open" if head.open_round else ""
         print(f"  table {head.table}, chain {chain}: {head.seq} records, head {head.digest}{open_round}")
+    for note in report.notes:
+        print(f"  note: {note}")
     for problem in report.problems:
-        place = (
-            f"table {problem.table}, chain {problem.chain}, seq {problem.seq}"
-            if problem.table
-            else "no record"
-        )
-        print(f"  WRONG at envelope {problem.at} ({place}): {problem.why}")
+        print(f"  WRONG {_place(problem)}: {problem.why}")
     print("good" if report.ok else "NOT GOOD")
+
+
+def _place(problem: Problem) -> str:
+    place = f"table {problem.table}, chain {problem.chain}, seq {problem.seq}" if problem.table else ""
+    if problem.at:
+        return f"at envelope {problem.at} ({place or 'no record'})"
+    return f"({place})" if place else "in the file"

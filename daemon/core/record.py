@@ -342,6 +342,25 @@ class CheckpointBody(_Part, frozen=True, kw_only=True):
     """Rounds that have a final record up to here, in this chain."""
 
 
+class SelfCheckBody(_Part, frozen=True, kw_only=True):
+    """Whether the installed program is the one that was built: its files against the build's manifest."""
+
+    reason: str
+    """`start`, `daily`, or `asked`."""
+    version: str
+    python: str
+    result: str
+    """`good`, `bad`, or `unsealed` where there is no manifest, as in a source checkout."""
+    manifest: str | UnsetType = UNSET
+    """SHA-256 of the manifest, whose lines are those of sha256sum(1)."""
+    files: int
+    """Files that were read."""
+    differing: int
+    """Files that are changed, missing or not of the build."""
+    differs: list[str]
+    """The first of them, each as `changed`, `missing` or `added` and its path."""
+
+
 class ClockBody(_Part, frozen=True, kw_only=True):
     """UTC moved against the monotonic clock."""
 
@@ -361,6 +380,7 @@ Body: TypeAlias = (
     | GapBody
     | KeyBody
     | CheckpointBody
+    | SelfCheckBody
     | ClockBody
 )
 
@@ -377,6 +397,7 @@ BODIES: dict[Kind, type[Struct]] = {
     Kind.GAP: GapBody,
     Kind.KEY: KeyBody,
     Kind.CHECKPOINT: CheckpointBody,
+    Kind.SELF_CHECK: SelfCheckBody,
     Kind.CLOCK: ClockBody,
 }
 """Which body each kind has; a kind that is not here is not written yet."""

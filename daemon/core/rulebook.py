@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from dollyd.daemon.core.record import Named
 
@@ -81,8 +81,8 @@ class GameProfile(RuleText, frozen=True):
         {"dealer", "inspector", "pit-boss"}
     )
     """Who may propose or approve a result by hand or a correction; one of the two is a supervisor."""
-    two_person_window_s: int = 300
-    """How long a proposal waits for the second person."""
+    two_person_window_s: Annotated[int, Meta(gt=0, le=3600)] = 300
+    """How long a proposal waits for the second person; verifiers take no more than an hour."""
     operator_session_s: int = 300
     """How long a badge on the console counts without a key (rulebook 12.1: C.6.5 d)."""
     badge_required: bool = False

@@ -4,7 +4,8 @@
 
 Each key is repeated until it is acknowledged and counts once: what was heard is remembered by boot, number
 and content. Who presses is whoever's badge lies on the reader; where that is not certain, because sentences
-were lost or the key was first heard in a repetition, it is the console itself.
+were lost or the key was first heard in a repetition, it is the console itself. In which role they press is told by
+the badge, where badges have roles; a badge that lies there unused for too long must be shown again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dollyd.daemon.core.events import (
     ThrowRejected,
     VoidDeclared,
 )
-from dollyd.daemon.core.stamp import Stamp
+from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.drivers.protocols.tlp_device import TlpDevice, mask_of, whole_of
 from dollyd.drivers.protocols.tlp_sentence import Sentence
 from dollyd.drivers.spec import DeviceSetup
@@ -31,7 +32,9 @@ REMEMBERED_MAX = 32
 """Sentences of which a repetition is known; a console keeps far fewer waiting."""
 
 _FAULT = 0x04
-_ROLE, _REASON = "dealer", "console"
+_DEALER, _REASON = "dealer", "console"
+_NO_BADGE, _UNKNOWN_BADGE, _EXPIRED_BADGE = "no-badge", "unknown-badge", "expired-badge"
+"""Roles that are entitled to nothing: the refusal tells why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class ConsoleState:
     """What is remembered of a console; a frozen value."""
 
     badge: str = ""
+    used_ns: int = 0
+    """When the badge was shown, or a key pressed under it."""
     boot: str = ""
     """The boot that `heard` belongs to."""
     heard: tuple[Pressed, ...] = ()
@@ -66,26 +71,26 @@ class ConsoleProtocol(TlpDevice[ConsoleState]):
     def _on_rebooted(self) -> None:
         self._change(badge="")
 
-    def _on_sentence(self, sentence: Sentence, _at: Stamp) -> None:
+    def _on_sentence(self, sentence: Sentence, at: Stamp) -> None:
         match sentence.message:
             case "HEL":
                 self._change(doubted=False)
                 if not self._is_old(sentence):
                     self._numbered(sentence.seq)
             case "STA":
-                self._on_heartbeat(sentence)
+                self._on_heartbeat(sentence, at)
             case "FLT":
                 self._health(mask_of(sentence.field(1)))
             case "EVT":
-                self._on_key(sentence)
+                self._on_key(sentence, at)
 
-    def _on_heartbeat(self, sentence: Sentence) -> None:
+    def _on_heartbeat(self, sentence: Sentence, at: Stamp) -> None:
         if self._is_old(sentence):
             self._change(doubted=True)
             return
         self._follow(sentence.seq)
-        if self._trusted and sentence.field(0):
-            self._change(badge=sentence.field(0))
+        if self._trusted and sentence.field(0) not in {"", self._own.badge}:
+            self._change(badge=sentence.field(0), used_ns=at.mono_ns)
         self._health(mask_of(sentence.field(1) or "00"))
 
     def _health(self, bits: int | None) -> None:
@@ -96,7 +101,7 @@ class ConsoleProtocol(TlpDevice[ConsoleState]):
         else:
             self._mend()
 
-    def _on_key(self, sentence: Sentence) -> None:
+    def _on_key(self, sentence: Sentence, at: Stamp) -> None:
         if not self._trusted or self._own.doubted:
             self.counters["key-refused"] += 1
             return
@@ -115,10 +120,11 @@ class ConsoleProtocol(TlpDevice[ConsoleState]):
         self._change(heard=(*self._own.heard, pressed)[-REMEMBERED_MAX:])
         if key == "BADGE":
             # Heard late it may be an older badge than the one known; the heartbeat tells.
-            self._change(badge=value if news else self._own.badge)
+            if news:
+                self._change(badge=value, used_ns=at.mono_ns)
         elif value and whole_of(value) is None:
             self.counters["unknown-round"] += 1
-        elif event := self._event(key, whole_of(value) or 0, self._own.badge if news else ""):
+        elif event := self._event(key, whole_of(value) or 0, self._own.badge if news else "", at):
             self._events.append(event)
         else:
             self.counters["unknown-key"] += 1
@@ -129,24 +135,36 @@ class ConsoleProtocol(TlpDevice[ConsoleState]):
             self._change(badge="")
         self._numbered(seq)
 
-    def _event(self, key: str, round_number: int, badge: str) -> HouseEvent | None:
+    def _role(self, badge: str, at: Stamp) -> str:
+        """What whoever presses is entitled to."""
+        badges = self._setup.badges
+        if not badge:
+            return _NO_BADGE if badges.required else _DEALER
+        if not badges.roles:
+            return _DEALER
+        if at.mono_ns - self._own.used_ns > badges.session_ms * NS_PER_MS:
+            return _EXPIRED_BADGE
+        self._change(used_ns=at.mono_ns)
+        return badges.roles.get(badge, _UNKNOWN_BADGE)
+
+    def _event(self, key: str, round_number: int, badge: str, at: Stamp) -> HouseEvent | None:
         """What a key means, None where there is no such key. Round 0 is whichever is in progress."""
-        by = f"console:{badge or self._setup.name}"
+        by, role = f"console:{badge or self._setup.name}", self._role(badge, at)
         match key:
             case "OPEN":
-                return TableOpened(by)
+                return TableOpened(by, role)
             case "CLOSE":
-                return TableClosed(by)
+                return TableClosed(by, role)
             case "NMB":
-                return BetsClosed(by, round=round_number)
+                return BetsClosed(by, round=round_number, role=role)
             case "VOID":
-                return VoidDeclared(by, _ROLE, _REASON, round_number)
+                return VoidDeclared(by, role, _REASON, round_number)
             case "CONFIRM":
-                return Confirmed(by, round_number)
+                return Confirmed(by, round_number, role)
             case "PERMIT":
-                return Permitted(by, round_number)
+                return Permitted(by, round_number, role)
             case "REJECT":
-                return ThrowRejected(by, _ROLE, _REASON, round_number)
+                return ThrowRejected(by, role, _REASON, round_number)
         return None
 
     def _change(self, **changes: Any) -> None:

@@ -41,13 +41,13 @@ def cause_of(error: OSError | termios.error) -> str:
     return "io-error"
 
 
-def holders(port: str) -> list[str]:
+def holders(port: str, proc: Path = Path("/proc")) -> list[str]:
     """Processes that have the port open, e.g. `brltty (pid 812)`; without privileges only our own user's.
 
     Walks all of /proc, which takes milliseconds: ask when the answer is shown to somebody, not per retry.
     """
     node = device_node(port)
-    processes = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    processes = (entry for entry in proc.iterdir() if entry.name.isdigit()) if proc.is_dir() else ()
     return sorted(
         f"{_command(process)} (pid {process.name})" for process in processes if _has_open(process, node)
     )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chains import ChainMaker, decision, keys, signer
+from tests.support.commands import correction, manual
 
 from dollyd.client.jws import ENVELOPE_MAX_BYTES
 from dollyd.client.sources import envelopes_of_lines
@@ -68,7 +69,8 @@ def test_b54_records_of_an_old_key_stay_right_after_a_rotation() -> None:
     maker.add(Kind.KEY, body={"event": "key-change", "jwk": signer(2).jwk, "reason": "rotation"})
     maker.signer = signer(2)
     maker.play(3, 4)
-    for trusted, old, new in ((keys(signer(1)), "pinned", "announced"), (None, "not pinned", "not pinned")):
+    pinned, unpinned = ("superseded", "announced"), ("not pinned", "not pinned")
+    for trusted, (old, new) in ((keys(signer(1)), pinned), (None, unpinned)):
         report = verify_envelopes(maker.envelopes, trusted)
         assert report.ok
         assert report.keys == {signer(1).kid: old, signer(2).kid: new}
@@ -226,14 +228,14 @@ def test_a_chain_begins_with_its_key() -> None:
     assert verify_envelopes(maker.envelopes).problems[0].why.startswith("no-key")
 
 
-MANUAL = decision(mode="manual")
+MANUAL = manual()
 Step = tuple[Kind, int] | tuple[Kind, int, dict[str, object]]
 GOOD_ROUNDS: dict[str, list[Step]] = {
     "void": [(Kind.ROUND, 1), (Kind.VOID, 1), (Kind.ROUND, 2), (Kind.RESULT, 2)],
     "unresolved, then void": [(Kind.ROUND, 1), (Kind.UNRESOLVED, 1), (Kind.INCIDENT, 1), (Kind.VOID, 1)],
     "unresolved, then by hand": [(Kind.ROUND, 1), (Kind.UNRESOLVED, 1), (Kind.RESULT, 1, MANUAL)],
     "unresolved over a restart": [(Kind.ROUND, 1), (Kind.UNRESOLVED, 1), (Kind.GAP, 0), (Kind.SESSION, 0)],
-    "corrected": [(Kind.ROUND, 1), (Kind.RESULT, 1), (Kind.ROUND, 2), (Kind.CORRECTION, 1)],
+    "corrected": [(Kind.ROUND, 1), (Kind.RESULT, 1), (Kind.ROUND, 2), (Kind.CORRECTION, 1, correction())],
     "rejected throws": [
         (Kind.ROUND, 1),
         (Kind.THROW_REJECTED, 1),
@@ -279,7 +281,7 @@ BAD_ROUNDS: dict[str, tuple[list[Step], str]] = {
         "unresolved of round 1, which is not open",
     ),
     "correction of an open round": (
-        [(Kind.ROUND, 1), (Kind.CORRECTION, 1)],
+        [(Kind.ROUND, 1), (Kind.CORRECTION, 1, correction())],
         "corrects round 1, which has no final record",
     ),
     "incident of a later round": ([(Kind.INCIDENT, 3)], "names round 3, which was never opened"),

@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 from tests.support.chains import UTC, ChainMaker, decision
+from tests.support.commands import correction
 from tests.support.journals import envelopes, filled
 
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.errors import InvariantError, JournalError
-from dollyd.daemon.journal import RESULTS_KEPT, Journal
+from dollyd.daemon.journal import Journal
 from dollyd.daemon.journal_file import JournalUnusableError
+from dollyd.daemon.journal_tail import RESULTS_KEPT
 
 
 @pytest.fixture
@@ -223,7 +225,7 @@ def test_the_tail_tells_an_open_round_and_an_unresolved_one(path: Path) -> None:
         (Kind.CORRECTION, (3, None, False)),
     ]
     for kind, expected in steps:
-        maker.add(kind, 3)
+        maker.add(kind, 3, correction() if kind is Kind.CORRECTION else None)
         journal.append(maker.entries[-1:])
         tail = journal.tail("r1")
         assert tail is not None

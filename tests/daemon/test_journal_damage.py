@@ -106,10 +106,22 @@ def test_a_wal_torn_behind_what_was_sent_is_seen(path: Path) -> None:
     journal.close()
 
 
-def test_a_wal_torn_behind_what_was_promised_only_costs_the_torn_end(path: Path) -> None:
+def test_a_wal_torn_behind_what_was_written_is_seen(path: Path) -> None:
+    # A consumer may have had the record though the broker's acknowledgement never came.
+    filled(path)
+    wal = path.with_name("journal.db-wal")
+    os.truncate(wal, wal.stat().st_size - 5)
+    journal = _put_aside(path)
+    assert journal.damage is not None
+    assert "it ends at entry 15, but entry 16 has been written" in journal.damage.why
+    journal.close()
+
+
+def test_a_wal_torn_where_nothing_was_promised_only_costs_the_torn_end(path: Path) -> None:
     maker = filled(path)
     wal = path.with_name("journal.db-wal")
     os.truncate(wal, wal.stat().st_size - 5)
+    path.with_name("journal.db.cursor-written").unlink()  # as after a power cut in the commit
     journal = Journal.open(path)
     assert journal.damage is None
     kept = envelopes(journal)

@@ -16,9 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.support.broker import Line, Mosquitto, free_port, listening, until
 
-from dollyd.daemon.mqtt import Address, Cause, LinkError, MqttLink, MqttSettings, Will, parse_broker
-
-CONFIG = Path(__file__).parents[2] / "config" / "mosquitto.conf"
+from dollyd.daemon.broker_address import Address, parse_broker
+from dollyd.daemon.mqtt import INBOX_MAX, Cause, LinkError, MqttLink, MqttSettings, Will
 
 
 @pytest.fixture
@@ -276,18 +275,26 @@ async def test_b37_certificates_are_read_again_at_each_connect(tmp_path: Path) -
         assert await cause() is None
 
 
-async def test_the_shipped_broker_configuration_starts() -> None:
-    with Mosquitto(started=False) as broker:
-        text = CONFIG.read_text("utf-8")
-        for shipped, ours in (
-            ("listener 1883 127.0.0.1", f"listener {broker.port} 127.0.0.1"),
-            ("/var/lib/mosquitto/", f"{broker.directory}/"),
-            ("log_dest syslog", "log_dest stderr"),
-        ):
-            assert text.count(shipped) == 1
-            text = text.replace(shipped, ours)
-        broker.configuration.write_text(text)
-        broker.start()
+async def test_a_backlog_larger_than_the_inbox_arrives_whole() -> None:
+    """A reader that keeps up loses nothing, however much the broker has kept for it."""
+    backlog = [b"%d" % number for number in range(3000)]
+    with Mosquitto("max_queued_messages 5000") as patient:
+        reader = replace(settings(patient), client_id="reader", ack_deadline_s=5)
+        async with MqttLink(reader, patient.address) as link:
+            await link.subscribe("a")
+        async with MqttLink(replace(reader, client_id="writer"), patient.address) as link:
+            await asyncio.gather(*(link.publish("a", payload) for payload in backlog))
+        async with MqttLink(reader, patient.address) as link:
+            messages = link.messages()
+            async with asyncio.timeout(20):
+                heard = [(await anext(messages)).payload for _ in backlog]
+            assert (link.session_present, link.inbox_dropped) == (True, 0)
+    assert heard == backlog
+
+
+async def test_b27_an_inbox_that_nobody_reads_is_bounded_and_counted(broker: Mosquitto) -> None:
+    async with MqttLink(replace(settings(broker), client_id="reader"), broker.address) as reader:
+        await reader.subscribe("a")
         async with link_to(broker) as link:
-            await link.publish("a", b"x", retain=True)
-        assert "Error" not in broker.log
+            await asyncio.gather(*(link.publish("a", b"x") for _ in range(INBOX_MAX + 200)))
+            await until(lambda: reader.inbox_dropped == 200)

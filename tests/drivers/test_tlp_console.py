@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from dollyd.daemon.core.events import (
     VoidDeclared,
 )
 from dollyd.drivers.protocols.tlp_console import REMEMBERED_MAX
-from dollyd.drivers.spec import Status
+from dollyd.drivers.spec import Badges, Status
 
 ME = "console:console"
 
@@ -173,3 +174,52 @@ def test_9_12_noise_and_flipped_bytes_give_no_other_order(noise: list[bytes], pl
         told.through_json()
     assert [order for order in orders(told) if order not in (BetsClosed(ME, round=7), Confirmed(ME, 7))] == []
     assert len(orders(told)) <= 2
+
+
+# --- whose badge is worth what -------------------------------------------------------------------
+
+BADGES = Badges({"D17": "dealer", "I2": "inspector"}, session_ms=1_000)
+
+
+def roles_of(told: Host) -> list[str]:
+    return [event.role for event in orders(told)]
+
+
+def test_a_badge_says_in_which_role_somebody_presses() -> None:
+    console = Console()
+    lines = [console.hello(), console.key("NMB")]
+    for badge in ("D17", "I2", "X9"):
+        lines += [console.key("BADGE", badge), console.key("VOID")]
+    told = heard(*lines, badges=BADGES)
+    assert roles_of(told) == ["dealer", "dealer", "inspector", "unknown-badge"]
+    assert orders(told)[2] == VoidDeclared("console:I2", "inspector", "console")
+
+
+def test_where_badges_are_required_a_key_without_one_counts_for_nothing() -> None:
+    console = Console()
+    told = heard(console.hello(), console.key("NMB"), badges=replace(BADGES, required=True))
+    assert orders(told) == [BetsClosed(ME, role="no-badge")]
+
+
+def test_without_roles_whoever_is_at_the_console_is_the_dealer() -> None:
+    console = Console()
+    told = heard(console.hello(), console.key("BADGE", "X9"), console.key("VOID"))
+    assert roles_of(told) == ["dealer"]
+
+
+def test_a_badge_that_lies_there_unused_must_be_shown_again() -> None:
+    console = Console()
+    told = heard(console.hello(), console.key("BADGE", "D17"), console.key("NMB"), badges=BADGES)
+    for _ in range(20):  # the heartbeat shows it, and that is no use of it
+        told.hear(console.sta("D17"), ms=100)
+    told.hear(console.key("VOID"), console.key("BADGE", "D17"), console.key("VOID"), ms=50)
+    assert roles_of(told) == ["dealer", "expired-badge", "dealer"]
+
+
+def test_keys_keep_a_badge_alive() -> None:
+    console = Console()
+    told = heard(console.hello(), console.key("BADGE", "D17"), badges=BADGES)
+    for _ in range(5):
+        told.hear(console.sta("D17"), ms=900)
+        told.hear(console.key("NMB"), ms=50)
+    assert set(roles_of(told)) == {"dealer"}

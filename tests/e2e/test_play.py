@@ -24,7 +24,21 @@ from tests.support.daemon import (
 from tests.support.simulated_table import SimulatedTable, playing
 
 GAMES = 5
-STATE_KEYS = {"table", "game", "variant", "phase", "round", "mode", "blocked", "devices", "last"}
+STATE_KEYS = {
+    "table",
+    "game",
+    "variant",
+    "phase",
+    "round",
+    "mode",
+    "chain",
+    "results",
+    "manual_results",
+    "blocked",
+    "reload_waits",
+    "devices",
+    "last",
+}
 DEVICE_KEYS = {"device", "driver", "role", "status", "cause", "identity", "frames", "link"}
 HEALTH_KEYS = {
     "time",
@@ -32,9 +46,12 @@ HEALTH_KEYS = {
     "writer",
     "journal",
     "publisher",
-    "loop_lag_ms",
-    "memory_kib",
-    "rejected_frames",
+    "loop",
+    "memory",
+    "devices",
+    "certificates",
+    "services",
+    "drops",
 }
 WHEEL_IDENTITY = {"firmware", "banner", "pockets", "game_modes", "mode", "status_output"}
 ALWAYS_HARMLESS = {TOPICS.last("r1"), TOPICS.node_status(NODE), TOPICS.node_keys(NODE)}

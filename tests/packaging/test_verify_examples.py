@@ -1,4 +1,4 @@
-"""The programs of `examples/verify` accept what dollyd writes, and nothing that was changed."""
+"""The short verifiers of `examples` accept what dollyd writes, and nothing that was changed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from tests.support.chains import ChainMaker, signer
 
 from dollyd.daemon.core.record import Kind
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "verify"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PROGRAMS = {
     "verify.py": [sys.executable],
-    "verify.mjs": ["node"],
     "verify.sh": ["bash"],
 }
 

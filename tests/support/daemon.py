@@ -127,10 +127,18 @@ def dollyd(*arguments: str | Path, under: Iterable[str] = ()) -> subprocess.Comp
 
 
 class Daemon:
-    """`dollyd run` as a child, with its log in a file. Leaving the context kills what still runs."""
+    """`dollyd run` as a child, with its log in a file. Leaving the context kills what still runs.
 
-    def __init__(self, installation: Installation) -> None:
+    `prelude` is code that runs in the child before all else, for faults that cannot be made from outside.
+    """
+
+    def __init__(
+        self, installation: Installation, environment: Mapping[str, str] | None = None, prelude: str = ""
+    ) -> None:
         self.installation = installation
+        self._environment = environment
+        code = f"{prelude}\nfrom dollyd.daemon.__main__ import main\nmain()"
+        self._program = ["-c", code] if prelude else ["-m", "dollyd.daemon"]
         self._log = installation.directory / "log"
         self._log_start = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -164,10 +172,11 @@ class Daemon:
         with self._log.open("ab") as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "dollyd.daemon", "run", "--config", str(self.installation.config)],
+                [sys.executable, *self._program, "run", "--config", str(self.installation.config)],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
+                env=self._environment,
             )
 
     async def started(self) -> None:
@@ -194,6 +203,12 @@ class Daemon:
         process = self._running()
         process.send_signal(signal.SIGTERM)
         code = await asyncio.to_thread(process.wait, STOP_S)
+        self._process = None
+        return code
+
+    async def ended(self, within_s: float = 20.0) -> int:
+        """Wait until it has ended by itself; the exit code."""
+        code = await asyncio.to_thread(self._running().wait, within_s)
         self._process = None
         return code
 

@@ -8,7 +8,7 @@ import sys
 import time
 
 import structlog
-from tools.bench import latency, settlement, stages, startup, throughput
+from tools.bench import latency, outage, settlement, stages, startup, throughput
 from tools.bench.report import show
 
 GAMES = 150
@@ -16,6 +16,7 @@ STAGE_GAMES = 100
 ROUNDS = 600
 BETS = 200_000
 RECORDS, RECORDS_FULL = 100_000, 1_000_000
+OUTAGE_H, OUTAGE_FULL_H = 2.0, 24.0
 
 
 def main() -> int:
@@ -23,7 +24,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="bench", description="Figures of one run, held against the targets."
     )
-    parser.add_argument("--full", action="store_true", help="start with a journal of a million records")
+    parser.add_argument(
+        "--full", action="store_true", help="a journal of a million records, an outage of 24 h"
+    )
     full: bool = parser.parse_args().full
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     began_s = time.monotonic()
@@ -31,6 +34,7 @@ def main() -> int:
     figures += stages.measure(STAGE_GAMES)
     figures += throughput.measure(ROUNDS)
     figures += settlement.measure(BETS)
+    figures += outage.measure(OUTAGE_FULL_H if full else OUTAGE_H)
     figures += startup.measure(RECORDS_FULL if full else RECORDS)
     show(figures)
     print(f"took {time.monotonic() - began_s:.0f} s")

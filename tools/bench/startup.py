@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.broker import Mosquitto
-from tests.support.chains import ChainMaker
+from tests.support.chains import ChainMaker, decision
 from tests.support.daemon import Daemon, Installation
+from tools.bench import verification
 from tools.bench.report import Figure, at_most
 
 from dollyd.daemon.core.record import Kind
@@ -19,12 +20,12 @@ from dollyd.daemon.signing import load_signer
 
 START_TARGET_S = 3.0
 BATCH = 6000
-BODY = {"filler": "x" * 600}
+BODY = {"filler": "x" * 600} | decision()
 """Makes a record about as long as the mean of a real round's three."""
 
 
 def measure(records: int) -> list[Figure]:
-    """Start of the real daemon, its journal empty and with so many records."""
+    """Start of the real daemon, its journal empty and with so many records; then these are verified."""
     with tempfile.TemporaryDirectory(prefix="dollyd-bench-") as name, Mosquitto() as broker:
         installation = Installation(Path(name), broker.address, variant="C")
         empty_s = _start_s(installation)
@@ -33,9 +34,11 @@ def measure(records: int) -> list[Figure]:
         _fill(installation, records)
         full_s = _start_s(installation)
         megabytes = installation.journal.stat().st_size / 1e6
+        verified = verification.measure(installation.journal)
     return [
         Figure("start, empty journal", f"{empty_s:.2f} s"),
         at_most(f"start, {records:,} records ({megabytes:,.0f} MB)", full_s, START_TARGET_S, "{:.2f} s"),
+        *verified,
     ]
 
 

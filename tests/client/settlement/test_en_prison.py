@@ -14,7 +14,7 @@ from tests.support.tables import layout, roulette
 
 from dollyd.client.settlement.roulette import ROULETTE_BETS
 from dollyd.client.settlement.rulebooks import load_rulebook
-from dollyd.client.settlement.settle import settle
+from dollyd.client.settlement.settle import carried, settle
 from dollyd.client.settlement.spec import Answer, Bet, Choice, Round, SettlementError, Verdict
 from dollyd.daemon.core.games.roulette import ROULETTE
 from dollyd.daemon.core.games.spec import Drawn
@@ -106,7 +106,9 @@ def test_t16_quarter_at_two_zeros() -> None:
 
 
 def test_t17_half_at_the_first_zero_ends_the_stake() -> None:
-    assert answers(RED, "0", "both", (Choice.HALF,)) == [Answer("1", Verdict.HALF_LOST, returned=50)]
+    (half,) = answers(RED, "0", "both", (Choice.HALF,))
+    assert half == Answer("1", Verdict.HALF_LOST, returned=50)
+    assert carried(RED, half) is None  # the next zero finds no stake
 
 
 @pytest.mark.parametrize(("pocket", "last"), [("12", FREED), ("13", LOST)])

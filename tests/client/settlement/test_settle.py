@@ -172,7 +172,7 @@ def test_an_imprisoned_stake_was_measured_when_it_was_placed() -> None:
 @pytest.mark.parametrize(
     ("policy", "verdict"), [("player_choice", Verdict.RETURNED), ("carried", Verdict.STAYS)]
 )
-def test_a_void_does_with_stakes_what_the_profile_says(policy: str, verdict: Verdict) -> None:
+def test_t28_a_void_does_with_stakes_what_the_profile_says(policy: str, verdict: Verdict) -> None:
     answer = one(void(policy), replace(RED, stake=1500))
     assert (answer.verdict, answer.invalid) == (verdict, 0)
     assert answer.paid == (1500 if verdict is Verdict.RETURNED else 0)
@@ -226,6 +226,17 @@ def test_a_correction_record_settles_its_round_again() -> None:
     assert [a.difference for a in settle_correction(no_round, [RED, STRAIGHT], ROULETTE)] == [100, 100]
 
 
+def test_a_corrected_void_had_no_maximum() -> None:
+    """The correction says the stakes of the round; what its void did with too high a stake is taken back."""
+    stake = replace(RED, stake=1500)
+    for policy, before in (("carried", 0), ("returned", 1500)):
+        record = correction({"kind": "result", "outcome": RED_NUMBER})
+        record["body"]["before"] = {"kind": "void", "stake_policy": policy}
+        (adjustment,) = settle_correction(record, [stake], ROULETTE)
+        assert adjustment.reversed == one(void(policy), stake)
+        assert (adjustment.reversed.paid, adjustment.settled.paid) == (before, 2500)
+
+
 @pytest.mark.parametrize("record", [result(), void(), payload("correction", {})])
 def test_what_is_no_correction_is_refused(record: dict[str, Any]) -> None:
     with pytest.raises(SettlementError, match="form of a correction"):
@@ -251,6 +262,9 @@ def test_the_last_results_skip_voids_and_take_the_superseding_one() -> None:
     assert [record["body"]["outcome"]["n"] for record in last_results([*records, right], 2)[:1]] == [41]
     no_round = correction({"kind": "void", "stake_policy": "returned"}, 4)
     assert [record["round"] for record in last_results([*records, no_round], 9)] == [1, 2, 5]
+    void_made_good = correction({"kind": "result", "outcome": {"n": 30}}, 3)
+    assert [record["round"] for record in last_results([*records, void_made_good], 9)] == [1, 2, 3, 4, 5]
+    assert [record["round"] for record in last_results([*records, no_round, right], 9)] == [1, 2, 4, 5]
 
 
 # --- the command -----------------------------------------------------------------------------------
@@ -293,6 +307,32 @@ def test_the_command_gives_json_and_says_whether_it_was_verified(command: Callab
         assert answer["verified"] is verified
         assert [bet["paid"] for bet in answer["answers"]] == [2500, 0]
         assert answer["rulebook"]["digest"] == ROULETTE.digest
+
+
+def test_the_command_shows_both_answers_of_a_correction(command: Callable[..., list[str]]) -> None:
+    wrong = {"kind": "result", "outcome": RED_NUMBER}
+    right = {"kind": "result", "outcome": RED_NUMBER | {"pocket": "17", "colour": "black"}}
+    stakes = {"minimum": 50, "maximum": 1000, "currency": "EUR"}
+    record = body(before=wrong, after=right, stakes=stakes, corrects=4)
+    arguments = command(record=ChainMaker().add(Kind.CORRECTION, 1, record))
+    said = CliRunner().invoke(application, arguments)
+    assert said.exit_code == 0, said.output
+    lines = [line.split() for line in said.stdout.splitlines()]
+    assert said.stdout.startswith("table r1, round 1: correction; signature good")
+    assert lines[2:] == [
+        ["b1", "reversed", "wins", "-1000", "-1000", "-500", "-2500"],
+        ["b1", "settled", "loses", "0", "0", "500", "500"],
+        ["b1", "difference", "-2000"],
+        ["b2", "reversed", "loses", "0", "0", "0", "0"],
+        ["b2", "settled", "wins", "3500", "100", "0", "3600"],
+        ["b2", "difference", "+3600"],
+        ["difference", "+1600"],
+    ]
+    answer = json.loads(CliRunner().invoke(application, [*arguments, "--json"]).stdout)
+    assert (answer["kind"], answer["corrects"]) == ("correction", 4)
+    assert "answers" not in answer
+    first = answer["adjustments"][0]
+    assert (first["reversed"]["paid"], first["settled"]["paid"], first["difference"]) == (2500, 500, -2000)
 
 
 def test_the_command_reads_standard_input(command: Callable[..., list[str]]) -> None:

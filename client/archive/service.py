@@ -1,0 +1,315 @@
+"""The archive at work: takes the stream of a site, alone or as one of several instances, and fills its gaps.
+
+    broker --shared subscription--> queue --Intake, Store--> data base <--Keeper--> replay requests, acks
+
+The broker takes a record for delivered when it arrives here, before it is archived: what a crash loses in
+between nobody delivers again. It is a hole in its chain then; the instance that keeps finds it in the data
+base and asks the node for it. So it goes with whatever else is lost on the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import methodcaller
+from random import Random
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from dollyd.client.archive.intake import Heard, Intake
+from dollyd.client.archive.keeper import Keeper, newest
+from dollyd.client.archive.store import Chain, Gap, Store, StoreError
+from dollyd.client.jws import Keys
+from dollyd.client.key_source import KeySource
+from dollyd.client.reader import Request
+from dollyd.client.replay import Patience
+from dollyd.client.stream import PAUSE_FIRST_S, PAUSE_MAX_S, STEADY_S
+from dollyd.daemon.core.stamp import iso_utc
+from dollyd.daemon.errors import ensure
+from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
+from dollyd.daemon.topics import Topics, check_name
+
+QUEUE_MAX = 2000
+"""Envelopes that wait to be archived. More wait in the link's inbox; what does not fit there is replayed."""
+BATCH_MAX = 500
+"""Envelopes of one transaction."""
+TICK_S = 0.5
+"""Between two looks at gaps and acks."""
+STORE_PAUSE_S = 2.0
+"""Before a data base that is not there is tried again."""
+
+_LOG = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+
+class _End(msgspec.Struct, frozen=True):
+    """End of the answer to a request for replay; its other members are for people."""
+
+    end: str
+    chain: str
+    problem: str
+
+
+_END = msgspec.json.Decoder(_End)
+
+
+@dataclass(slots=True)
+class ArchiveStats:
+    """What was heard, and what became of it."""
+
+    archived: int = 0
+    """Records that this instance brought."""
+    duplicates: int = 0
+    """Records that were there already, brought by this instance or another."""
+    requests: int = 0
+    """For replay."""
+    links: int = 0
+    """Connections to a broker."""
+    keeps: bool = False
+    """Whether this is the instance that looks after gaps."""
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A store that is opened when it is needed, and again after trouble. Used by one task."""
+
+    open: Callable[[], Store]
+    store: Store | None = None
+    told: bool = field(default=False)
+
+    async def run(self, work: Callable[[Store], _T]) -> _T:
+        """Do something with the store in a thread, as often as it takes until nothing comes in between."""
+        while True:
+            try:
+                result = await _in_thread(lambda: self._work(work))
+            except StoreError as error:
+                if not self.told:
+                    _LOG.warning("archive_waits", error=str(error))
+                self.told = True
+                await _in_thread(self.close)
+                await asyncio.sleep(STORE_PAUSE_S)
+            else:
+                if self.told:
+                    _LOG.info("archive_goes_on")
+                self.told = False
+                return result
+
+    def _work(self, work: Callable[[Store], _T]) -> _T:
+        if self.store is None:
+            self.store = self.open()
+        return work(self.store)
+
+    def close(self) -> None:
+        """Close it, if it is open."""
+        store, self.store = self.store, None
+        if store is not None:
+            with suppress(StoreError):
+                store.close()
+
+
+class Archive:
+    """One instance. `name` is its own; instances that share the stream name the same `group`.
+
+    `open_store` makes a connection to the data base, whose schema is there; it may raise `StoreError`, which
+    is waited out. `stats` and `refused` tell what became of what was heard.
+    """
+
+    def __init__(
+        self,
+        mqtt: MqttSettings,
+        site: str,
+        name: str,
+        keys: Keys | KeySource,
+        open_store: Callable[[], Store],
+        *,
+        group: str = "",
+        patience: Patience | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        ensure(check_name(name) and (not group or check_name(group)), "names of archives fit a topic")
+        self.stats = ArchiveStats()
+        self._topics = Topics(site)
+        self._name = name
+        self._group = group
+        # The library is sure of a dead line after two spans of silence: of ours they must be less than two.
+        keepalive_s = max(1, mqtt.keepalive_s * 3 // 5)
+        self._mqtt = replace(mqtt, client_id=f"dollyd-{site}-{name}", keepalive_s=keepalive_s)
+        self._rng = rng or Random()  # noqa: S311  spreads retries, keeps no secret
+        self._writing, self._keeping = _Connection(open_store), _Connection(open_store)
+        self._intake = Intake(site, keys, self._announced)
+        self._keeper = Keeper(patience or Patience(), self._rng)
+        self._queue: asyncio.Queue[Heard] = asyncio.Queue(QUEUE_MAX)
+        self._link: MqttLink | None = None
+        self._acked: dict[str, tuple[str, int]] = {}
+        """By table, what was acknowledged on this link."""
+        self._answers: set[str] = set()
+        """Tables whose answers are subscribed to on this link."""
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Envelopes that were not archived, by reason."""
+        return dict(self._intake.refused)
+
+    async def run(self) -> None:
+        """Archive until cancelled. An error of ours, or of the data base's making, is raised as a group."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._connect(), name="archive-connect")
+                tasks.create_task(self._write(), name="archive-write")
+                tasks.create_task(self._keep(), name="archive-keep")
+        finally:
+            for connection in (self._writing, self._keeping):
+                await _in_thread(connection.close)
+
+    # --- what comes in ---------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        """Keep a link until cancelled."""
+        failures, told_cause = 0, ""
+        while True:
+            for broker in self._mqtt.brokers:
+                began_s = time.monotonic()
+                try:
+                    async with MqttLink(self._mqtt, broker) as link:
+                        await self._use(link, broker)
+                except LinkError as error:
+                    if error.cause not in {Cause.LEFT, told_cause}:
+                        told_cause = str(error.cause)
+                        _LOG.warning("broker_lost", broker=broker, cause=told_cause, detail=error.detail)
+                if time.monotonic() - began_s > STEADY_S:
+                    failures, told_cause = 0, ""
+            pause_s = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** min(failures, 30))
+            failures += 1
+            await asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0))
+
+    async def _use(self, link: MqttLink, broker: str) -> None:
+        """Subscribe and listen; raises the `LinkError` that ends the link."""
+        self.stats.links += 1
+        self._answers.clear()
+        self._acked.clear()
+        self._keeper.restart()
+        topics = self._topics
+        records = topics.every_record()
+        # The last records are retained: from them is known how far a chain goes.
+        shared = f"$share/{self._group}/{records}" if self._group else records
+        for topic_filter in (topics.every_last(), topics.every_checkpoint(), shared):
+            await link.subscribe(topic_filter)
+        self._link = link
+        _LOG.info("broker_connected", broker=broker, session_present=link.session_present)
+        try:
+            async for message in link.messages():
+                await self._hear(message)
+        finally:
+            self._link = None
+
+    async def _hear(self, message: Message) -> None:
+        """Sort a message by its topic: `.../<site>/` and then what `Topics` says."""
+        prefix = self._topics.trust().count("/")
+        match message.topic.split("/")[prefix:]:
+            case [table, "record", kind]:
+                await self._queue.put(Heard(message.payload, table, kind))
+            case [table, "last" | "checkpoint"]:
+                await self._queue.put(Heard(message.payload, table))
+            case [table, "replay", _]:
+                await self._hear_answer(table, message.payload)
+
+    async def _hear_answer(self, table: str, payload: bytes) -> None:
+        try:
+            end = _END.decode(payload)
+        except msgspec.MsgspecError:
+            await self._queue.put(Heard(payload, table))
+        else:
+            self._keeper.ended(end.chain, end.end, end.problem, time.monotonic())
+
+    # --- what is written -------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        """Archive what was heard, a batch a transaction; a batch is held until it is durable."""
+        while True:
+            batch = [await self._queue.get()]
+            while len(batch) < BATCH_MAX and not self._queue.empty():
+                batch.append(self._queue.get_nowait())
+            taken, new = await self._writing.run(partial(self._archive, batch))
+            self.stats.archived += new
+            self.stats.duplicates += taken - new
+
+    def _archive(self, batch: list[Heard], store: Store) -> tuple[int, int]:
+        entries = self._intake.take(batch)
+        suspects = self._intake.suspects
+        return len(entries), store.insert(entries, suspects) if entries or suspects else 0
+
+    def _announced(self, chain: str) -> list[str]:
+        """Asked by the intake, in the thread that has the store."""
+        store = self._writing.store
+        return store.announced(chain) if store is not None else []
+
+    # --- what is missing -------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        """Where no other instance does it: look after gaps, and tell the site how far all is archived."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            found = await self._keeping.run(_look)
+            if self.stats.keeps != (found is not None):
+                self.stats.keeps = found is not None
+                _LOG.info("archive_keeps" if self.stats.keeps else "archive_keeps_no_longer", name=self._name)
+            link = self._link
+            if found is None or link is None:
+                continue
+            gaps, chains = found
+            requests, untrue = self._keeper.requests(gaps, time.monotonic())
+            for chain in untrue:
+                await self._keeping.run(methodcaller("forget_heard", chain))
+            with suppress(LinkError):  # told by whoever listens; all is asked again on the next link
+                for request in requests:
+                    await self._ask(link, request)
+                await self._acknowledge(link, chains)
+
+    async def _ask(self, link: MqttLink, request: Request) -> None:
+        if request.table not in self._answers:
+            await link.subscribe(self._topics.replay_answer(request.table, self._name))
+            self._answers.add(request.table)
+        self.stats.requests += 1
+        asked = {
+            "consumer": self._name,
+            "chain": request.chain,
+            "from": request.first,
+            "to": request.last,
+            "id": request.id,
+        }
+        await link.publish(self._topics.replay(request.table), msgspec.json.encode(asked))
+
+    async def _acknowledge(self, link: MqttLink, chains: list[Chain]) -> None:
+        """Say how far each table is archived without a hole: one consumer, however many instances."""
+        consumer = self._group or self._name
+        for table, chain in newest(chains).items():
+            mark = (chain.chain, chain.complete_to)
+            if self._acked.get(table) != mark:
+                utc = iso_utc(time.time_ns())
+                ack: dict[str, Any] = {"consumer": consumer, "chain": mark[0], "seq": mark[1], "time": utc}
+                await link.publish(self._topics.ack(table, consumer), msgspec.json.encode(ack), retain=True)
+                self._acked[table] = mark
+
+
+def _look(store: Store) -> tuple[list[Gap], list[Chain]] | None:
+    """Gaps and chains as they are now; None where another instance looks after them."""
+    if not store.hold():
+        return None
+    store.advance()
+    return store.gaps(), store.chains()
+
+
+async def _in_thread(work: Callable[[], _T]) -> _T:
+    """In a thread, which is waited for also when we are cancelled: nothing is closed under its hands."""
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait({working})
+        raise

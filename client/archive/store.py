@@ -1,0 +1,354 @@
+"""What the data base must do, and all of it that is the same in PostgreSQL and SQLite.
+
+`links` holds chain, number and digest of every record, and decides what is new: of two instances that archive
+the same record at once, one finds its link taken. Everything that a batch writes is one transaction.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+
+import structlog
+
+from dollyd.client.archive.intake import Entry
+from dollyd.client.archive.rows import TABLES, Value
+from dollyd.client.replay import REPLAY_MAX
+from dollyd.daemon.core.record import NO_PREVIOUS
+from dollyd.daemon.errors import DollydError
+
+LINKS_A_STEP = 5000
+"""Records of a chain looked at in one transaction, when it is checked for being whole."""
+NEAR = 250
+"""Records that are better sent in vain than asked around: a node sends 500 a second, an answer takes one."""
+
+_LOG = structlog.get_logger(__name__)
+
+
+class StoreError(DollydError):
+    """The data base is not there, or lost the connection: expected, to be tried again after a pause."""
+
+
+class SchemaError(DollydError):
+    """The data base's schema is none that this program can use; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """How far a chain is archived without a hole, from `begins` to `complete_to`."""
+
+    site: str
+    table: str
+    chain: str
+    begins: int
+    complete_to: int
+    tip: int
+    """The highest record that is known to exist."""
+    broken: str
+    """Why it cannot go on: two of its records contradict each other. Empty for a good one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Records `first` to `last` of a chain: some of them, the first among them, are not archived.
+
+    `certain`: a later one is; else only somebody whose key is not known spoke of more.
+    """
+
+    table: str
+    chain: str
+    first: int
+    last: int
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The last record up to which a chain is whole."""
+
+    seq: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema."""
+
+    version: int
+    name: str
+    sql: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its text, hex."""
+        return sha256(self.sql.encode()).hexdigest()
+
+
+def migrations(dialect: str) -> list[Migration]:
+    """The steps of a dialect in their order: `NNNN_name.sql`, or `NNNN_name.<dialect>.sql`."""
+    steps = []
+    for file in files(__package__).joinpath("schema").iterdir():
+        stem, *dialects = file.name.removesuffix(".sql").split(".")
+        if file.name.endswith(".sql") and dialects in ([], [dialect]):
+            number, name = stem.split("_", 1)
+            steps.append(Migration(int(number), name, file.read_text("utf-8")))
+    return sorted(steps, key=lambda step: step.version)
+
+
+class Store(ABC):
+    """One connection, for one thread at a time. Every method may raise `StoreError`.
+
+    SQL is written with `?` for values; all of it here is understood by both data bases.
+    """
+
+    dialect: str
+
+    # --- what each data base does in its own way --------------------------------------------------
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[None]:
+        """A transaction that may write, ended by the block: all of it is durable then, or nothing."""
+
+    @abstractmethod
+    def query(self, sql: str, *values: Value) -> list[tuple[Any, ...]]:
+        """Run a statement; gives its rows."""
+
+    @abstractmethod
+    def hold(self) -> bool:
+        """Whether this connection is the one, of all that are open, that looks after gaps."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+    @abstractmethod
+    def _many(self, sql: str, values: Sequence[Sequence[Value]]) -> None:
+        """Run a statement with each of the values."""
+
+    @abstractmethod
+    def _link(self, entries: Sequence[Entry]) -> set[tuple[str, int]]:
+        """Insert links of entries, each with another place; gives the places that were free."""
+
+    @abstractmethod
+    def _script(self, sql: str) -> None:
+        """Run the statements of a migration inside the transaction that is open."""
+
+    @abstractmethod
+    def _lock_schema(self) -> None:
+        """Wait, inside the transaction that is open, until nobody else changes the schema."""
+
+    @abstractmethod
+    def prepare(self, entries: Sequence[Entry]) -> None:
+        """Make room for entries, where the data base needs that, before the transaction that brings them."""
+
+    # --- schema -----------------------------------------------------------------------------------
+
+    def migrate(self, upto: int | None = None) -> list[str]:
+        """Bring the schema to the newest version, or to `upto`; gives the steps taken.
+
+        One transaction a step, and one instance at a time. Raises `SchemaError` where the data base is newer
+        than this program, or was made by other steps.
+        """
+        steps = migrations(self.dialect)
+        taken = []
+        for step in steps if upto is None else [step for step in steps if step.version <= upto]:
+            with self.transaction():
+                self._lock_schema()
+                if step.version not in self._check_schema(steps):
+                    self._script(step.sql)
+                    self.query(
+                        "INSERT INTO schema_steps (version, name, digest) VALUES (?, ?, ?)",
+                        step.version,
+                        step.name,
+                        step.digest,
+                    )
+                    taken.append(f"{step.version:04} {step.name}")
+        return taken
+
+    def _check_schema(self, steps: Sequence[Migration]) -> set[int]:
+        """The steps that were taken already."""
+        self.query(
+            "CREATE TABLE IF NOT EXISTS schema_steps (version integer PRIMARY KEY, name text NOT NULL,"
+            " digest text NOT NULL, taken_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)"
+        )
+        known = {step.version: step for step in steps}
+        done = self.query("SELECT version, name, digest FROM schema_steps")
+        for version, name, digest in done:
+            if version not in known:
+                raise SchemaError(f"schema version {version} ({name}) is newer than this program")
+            if known[version].digest != digest:
+                raise SchemaError(f"schema version {version} ({name}) was made by another text")
+        return {version for version, _, _ in done}
+
+    # --- records ----------------------------------------------------------------------------------
+
+    def insert(self, entries: Sequence[Entry], suspects: Mapping[str, int]) -> int:
+        """Archive entries that are not there yet, in one transaction; gives how many there were.
+
+        A different record under a number that is taken is kept as a contradiction. `suspects`: records of
+        chains that were spoken of and not believed.
+        """
+        unique, others = _by_place(entries)
+        self.prepare(unique)
+        with self.transaction():
+            chains = {entry.chain: (entry.site, entry.table) for entry in unique}
+            self._many(
+                "INSERT INTO chains (chain, site, table_name, digest) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
+                [(chain, *place, NO_PREVIOUS) for chain, place in sorted(chains.items())],
+            )
+            new = self._link(unique)
+            self._insert_rows([entry for entry in unique if (entry.chain, entry.seq) in new])
+            self._check_taken([*others, *(entry for entry in unique if (entry.chain, entry.seq) not in new)])
+            for chain, seq in sorted(suspects.items()):
+                self.query("UPDATE chains SET heard = ? WHERE chain = ? AND heard < ?", seq, chain, seq)
+        return len(new)
+
+    def _insert_rows(self, entries: Sequence[Entry]) -> None:
+        rows = [row for entry in entries for row in entry.rows]
+        for table in TABLES:
+            values = [row.columns for row in rows if row.table == table]
+            if values:
+                names = list(values[0])
+                self._many(
+                    f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",  # noqa: S608  names of ours
+                    [[columns[name] for name in names] for columns in values],
+                )
+
+    def _check_taken(self, entries: Sequence[Entry]) -> None:
+        """Most are the same record again. Another one is evidence."""
+        for entry in entries:
+            kept = self.query("SELECT digest FROM links WHERE chain = ? AND seq = ?", entry.chain, entry.seq)
+            if kept[0][0] != entry.digest:
+                _LOG.error("history_contradicted", table=entry.table, chain=entry.chain, seq=entry.seq)
+                self.query(
+                    "INSERT INTO contradictions (chain, seq, digest, envelope) VALUES (?, ?, ?, ?)"
+                    " ON CONFLICT DO NOTHING",
+                    entry.chain,
+                    entry.seq,
+                    entry.digest,
+                    entry.envelope,
+                )
+
+    def announced(self, chain: str) -> list[str]:
+        """Public keys (`x` of the JWK) that entered the chain by rotation."""
+        rows = self.query("SELECT x FROM chain_keys WHERE chain = ? AND seq > 1", chain)
+        return [x for (x,) in rows]
+
+    # --- chains -----------------------------------------------------------------------------------
+
+    def begin(self, chain: str, seq: int, prev: str) -> None:
+        """Take a chain as whole from record `seq` on: nobody keeps what came before.
+
+        Changes nothing where the archive has its beginning, or was told so before.
+        """
+        with self.transaction():
+            self.query(
+                "UPDATE chains SET begins = ?, complete_to = ?, digest = ?"
+                " WHERE chain = ? AND complete_to = 0"
+                " AND NOT EXISTS (SELECT 1 FROM links l WHERE l.chain = chains.chain AND l.seq < ?)",
+                *(seq, seq - 1, prev, chain, seq),
+            )
+
+    def advance(self) -> None:
+        """Follow every chain from where it is known to be whole, as far as its records are linked."""
+        for chain, table, seq, digest in self.query(
+            "SELECT chain, table_name, complete_to, digest FROM chains c WHERE broken = '' AND EXISTS"
+            " (SELECT 1 FROM links n WHERE n.chain = c.chain AND n.seq = c.complete_to + 1) ORDER BY chain"
+        ):
+            self._advance(table, chain, _Head(seq, digest))
+
+    def _advance(self, table: str, chain: str, head: _Head) -> None:
+        for links in self._links_after(chain, head.seq):
+            reached, why = _follow(head, links)
+            with self.transaction():
+                self.query(
+                    "UPDATE chains SET complete_to = ?, digest = ?, broken = ?"
+                    " WHERE chain = ? AND complete_to = ?",
+                    reached.seq,
+                    reached.digest,
+                    why,
+                    chain,
+                    head.seq,
+                )
+            if why:
+                _LOG.error("history_inconsistent", table=table, chain=chain, seq=reached.seq + 1, why=why)
+            if reached.seq < links[-1][0]:
+                return
+            head = reached
+
+    def _links_after(self, chain: str, seq: int) -> Iterator[list[tuple[int, str, str]]]:
+        """Records after `seq`, in parts, up to the end."""
+        while links := self.query(
+            "SELECT seq, prev, digest FROM links WHERE chain = ? AND seq > ? ORDER BY seq LIMIT ?",
+            chain,
+            seq,
+            LINKS_A_STEP,
+        ):
+            yield [(number, prev, digest) for number, prev, digest in links]
+            seq = links[-1][0]
+
+    def chains(self) -> list[Chain]:
+        """Every chain; of two of a table the one that goes on comes last."""
+        rows = self.query(
+            "SELECT site, table_name, chain, begins, complete_to,"
+            " coalesce((SELECT max(seq) FROM links l WHERE l.chain = c.chain), 0), broken FROM chains c"
+            " ORDER BY (SELECT utc FROM links l WHERE l.chain = c.chain AND l.seq = c.complete_to), chain"
+        )
+        return [Chain(*row) for row in rows]
+
+    def gaps(self) -> list[Gap]:
+        """The first gap of each chain that has one."""
+        incomplete = self.query(
+            "SELECT table_name, chain, complete_to, tip, heard FROM (SELECT c.*, coalesce("
+            "(SELECT max(seq) FROM links l WHERE l.chain = c.chain), 0) AS tip FROM chains c) known"
+            " WHERE broken = '' AND (tip > complete_to OR heard > complete_to) ORDER BY chain"
+        )
+        gaps = []
+        for table, chain, complete_to, tip, heard in incomplete:
+            first, last = complete_to + 1, min(max(tip, heard), complete_to + REPLAY_MAX)
+            known = self.query(
+                "SELECT seq FROM links WHERE chain = ? AND seq BETWEEN ? AND ?", chain, first, last
+            )
+            missing = sorted(set(range(first, last + 1)).difference(seq for (seq,) in known))
+            if missing:
+                gaps.append(Gap(table, chain, *_near(missing), certain=missing[0] < tip))
+        return gaps
+
+    def forget_heard(self, chain: str) -> None:
+        """Nobody has what was spoken of in this chain."""
+        with self.transaction():
+            self.query("UPDATE chains SET heard = 0 WHERE chain = ?", chain)
+
+
+def _near(missing: Sequence[int]) -> tuple[int, int]:
+    """The first missing one, and the last that is asked for with it."""
+    last = missing[0]
+    for seq in missing:
+        if seq - last > NEAR:
+            break
+        last = seq
+    return missing[0], last
+
+
+def _by_place(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Entries with one a place, in the order in which every instance writes; and the others."""
+    unique: dict[tuple[str, int], Entry] = {}
+    others = [entry for entry in entries if unique.setdefault((entry.chain, entry.seq), entry) is not entry]
+    return [unique[place] for place in sorted(unique)], others
+
+
+def _follow(head: _Head, links: Sequence[tuple[int, str, str]]) -> tuple[_Head, str]:
+    """How far the links go on from a head, and why not further; empty for a hole, or the end of the links."""
+    for seq, prev, digest in links:
+        if seq != head.seq + 1:
+            break
+        if prev != head.digest:
+            return head, f"its prev is not the digest of record {head.seq}"
+        head = _Head(seq, digest)
+    return head, ""

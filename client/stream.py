@@ -1,0 +1,337 @@
+"""The signed records of a site, as an async iterator: each one verified, once, in the order of its chain.
+
+    async with Stream(mqtt, "house", "settlement", keys, store) as stream:
+        async for delivered in stream:
+            ...                              # make it durable: then
+            await stream.done(delivered)
+
+The broker may drop, repeat and disorder; what it lost is asked for from the node by replay. What cannot be
+had is raised, never passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import replace
+from random import Random
+from types import TracebackType
+from typing import Self
+
+import msgspec
+import structlog
+
+from dollyd.client.delivered import Delivered, StreamStats
+from dollyd.client.jws import Keys
+from dollyd.client.key_source import KeySource
+from dollyd.client.nodes import Nodes, NodeState
+from dollyd.client.reader import Reader, Request, Start
+from dollyd.client.replay import Patience
+from dollyd.client.watermark import Watermark, WatermarkStore
+from dollyd.daemon.core.stamp import iso_utc
+from dollyd.daemon.errors import ensure
+from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
+from dollyd.daemon.topics import ANY, NODE, Topics, check_name
+
+TICK_S = 0.1
+"""Between two looks at gaps and acks; what is only out of order is not asked for meanwhile."""
+PAUSE_FIRST_S = 0.2
+PAUSE_MAX_S = 30.0
+"""Pauses between links, doubled from the first to the longest, each shortened by up to half by chance."""
+STEADY_S = 10.0
+"""A link that lived so long ends the doubling; two consumers that fight for one name never get there."""
+CLOSE_S = 2.0
+"""For the last acks when the stream is closed."""
+
+_LOG = structlog.get_logger(__name__)
+
+
+class _End(msgspec.Struct, frozen=True):
+    """End of the answer to a request for replay; its other members are for people."""
+
+    end: str
+    chain: str
+    problem: str
+
+
+_END = msgspec.json.Decoder(_End)
+
+
+class Stream:
+    """The records of `tables`, or of all tables of the site where none is named.
+
+    `mqtt`: how to reach the brokers; its client id is replaced by `dollyd-<site>-<consumer>`, so two that run
+    at once need two names. `keys`: the keys that are trusted, by `kid` or as a `KeySource`. `store`: what is
+    done already. `start`: where a consumer without watermark of a table begins: with its chain, or now (for
+    `now` the node's key in use must be among `keys`).
+
+    Iterating raises `GapError` (records could not be had) and `ChainError` (records contradict each other).
+    Nothing of that chain is delivered past it; iterate on for the other tables.
+    """
+
+    def __init__(
+        self,
+        mqtt: MqttSettings,
+        site: str,
+        consumer: str,
+        keys: Keys | KeySource,
+        store: WatermarkStore,
+        tables: Collection[str] = (),
+        *,
+        start: Start = "beginning",
+        patience: Patience | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        ensure(check_name(consumer), f"consumer name {consumer!r} fits a topic")
+        self.nodes = Nodes()
+        self._topics = Topics(site)
+        self._consumer = consumer
+        # The library is sure of a dead line after two spans of silence: of ours they must be less than two.
+        keepalive_s = max(1, mqtt.keepalive_s * 3 // 5)
+        self._mqtt = replace(mqtt, client_id=f"dollyd-{site}-{consumer}", keepalive_s=keepalive_s)
+        self._tables = tuple(tables)
+        self._store = store
+        self._patience = patience or Patience()
+        self._rng = rng or Random()  # noqa: S311  spreads retries, keeps no secret
+        watermarks = {
+            chain: mark for chain, mark in store.load().items() if not tables or mark.table in tables
+        }
+        self._reader = Reader(site, keys, watermarks, start=start, patience=self._patience, rng=self._rng)
+        self._news = asyncio.Event()
+        self._link: MqttLink | None = None
+        self._broker = ""
+        self._next_broker = 0
+        self._failures = 0
+        self._told_cause = ""
+        self._answers: set[str] = set()
+        """Tables whose answers are subscribed to on this link."""
+        self._acks: dict[str, Watermark] = {}
+        self._acks_due: set[str] = set()
+        self._acks_at_s = 0.0
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def stats(self) -> StreamStats:
+        """What was heard, and what became of it."""
+        return self._reader.stats
+
+    @property
+    def broker(self) -> str:
+        """The broker that the stream listens to, empty while there is none."""
+        return self._broker if self._link is not None else ""
+
+    def node(self, name: str) -> NodeState:
+        """Whether a node is there, now. An `online` that was not said again in time has expired."""
+        return self.nodes.state(name, time.monotonic())
+
+    async def __aenter__(self) -> Self:
+        """Begin to listen; a broker that is not there is waited for."""
+        self._running = asyncio.create_task(self._run(), name="stream")
+        self._running.add_done_callback(lambda _task: self._news.set())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Publish the last acks and leave; the broker goes on queueing for us."""
+        link, running = self._link, self._running
+        ensure(running is not None, "a stream is entered before it is left")
+        if running is None:
+            return
+        if link is not None:
+            with suppress(LinkError, TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self._publish_acks(link)
+                    await link.disconnect()
+        running.cancel()
+        await asyncio.wait({running})
+        failure = None if running.cancelled() else running.exception()
+        if failure is not None and kind is None:
+            raise failure
+
+    def __aiter__(self) -> Self:
+        """The stream itself."""
+        return self
+
+    async def __anext__(self) -> Delivered:
+        """The next record. Raises `GapError` and `ChainError`."""
+        running = self._running
+        while running is not None:
+            self._news.clear()
+            delivered = self._reader.next()
+            if delivered is not None:
+                return delivered
+            if running.done():
+                break
+            await self._news.wait()
+        if running is not None and not running.cancelled():
+            running.result()  # ends by an error of ours only, which is raised here
+        raise StopAsyncIteration
+
+    async def done(self, delivered: Delivered) -> None:
+        """What the record leads to is durable, and so is that of every record of its chain before it.
+
+        Keeps the watermark, and tells it to the site: of many, the newest once a second.
+        """
+        mark = delivered.watermark
+        self._store.save(mark)
+        self._acks[mark.table] = mark
+        self._acks_due.add(mark.table)
+
+    # -- links -----------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Keep a link until cancelled, or closed."""
+        while True:
+            brokers = self._mqtt.brokers
+            turns = [brokers[(self._next_broker + turn) % len(brokers)] for turn in range(len(brokers))]
+            links = self.stats.links
+            self._next_broker = 0
+            for broker in turns:
+                try:
+                    await self._use(broker)
+                except LinkError as error:
+                    self._tell_lost(broker, error)
+                    if error.cause is Cause.LEFT:
+                        return
+                if self.stats.links > links:
+                    break
+            pause_s = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** min(self._failures, 30))
+            self._failures += 1
+            await asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0))
+
+    async def _use(self, broker: str) -> None:
+        async with MqttLink(self._mqtt, broker) as link:
+            self.stats.links += 1
+            began_s = time.monotonic()
+            try:
+                self._answers.clear()
+                self._acks_due.update(self._acks)
+                self._reader.restart()
+                await self._work(link, broker)
+            finally:
+                self._link = None
+                if time.monotonic() - began_s > STEADY_S:
+                    self._failures = 0
+
+    async def _work(self, link: MqttLink, broker: str) -> None:
+        """Listen and ask until the link ends; raises its `LinkError`.
+
+        Not a TaskGroup: that of Python 3.11 can drop our own cancellation when a task of it fails meanwhile.
+        """
+        tasks = (
+            asyncio.create_task(link.wait_lost(), name="stream-link"),
+            asyncio.create_task(self._listen(link), name="stream-listen"),
+            asyncio.create_task(self._tend(link, broker), name="stream-tend"),
+        )
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            await _cancel(tasks)
+        # One link has one LinkError, whichever task met it first; anything else is worse and goes first.
+        errors = [error for task in tasks if not task.cancelled() and (error := task.exception()) is not None]
+        raise min(errors, key=lambda error: isinstance(error, LinkError))
+
+    def _tell_lost(self, broker: str, error: LinkError) -> None:
+        """Log the step from one trouble to another, not each retry."""
+        if error.cause not in {Cause.LEFT, self._told_cause}:
+            self._told_cause = error.cause
+            _LOG.warning("broker_lost", broker=broker, cause=str(error.cause), detail=error.detail)
+
+    # -- what comes in ---------------------------------------------------------------------------------------
+
+    async def _listen(self, link: MqttLink) -> None:
+        async for message in link.messages():
+            self._hear(message)
+            self._news.set()
+
+    def _hear(self, message: Message) -> None:
+        """Sort a message by its topic: `.../<site>/` and then what `Topics` says."""
+        prefix = self._topics.trust().count("/")
+        match message.topic.split("/")[prefix:]:
+            case [level, node, "status"] if level == NODE:
+                self.nodes.take(node, message.payload, time.monotonic(), time.time(), retained=message.retain)
+            case [table, "record", kind]:
+                self._reader.hear(table, message.payload, kind=kind, kept=message.retain)
+            case [table, "last" | "checkpoint"]:
+                self._reader.hear(table, message.payload, kept=True)
+            case [table, "replay", _]:
+                self._hear_answer(table, message.payload)
+
+    def _hear_answer(self, table: str, payload: bytes) -> None:
+        try:
+            end = _END.decode(payload)
+        except msgspec.MsgspecError:
+            self._reader.hear(table, payload)
+        else:
+            self._reader.ended(end.chain, end.end, end.problem, time.monotonic())
+
+    # -- what goes out ---------------------------------------------------------------------------------------
+
+    async def _tend(self, link: MqttLink, broker: str) -> None:
+        """Subscribe; then look after gaps and acks."""
+        for topic_filter in self._filters():
+            await link.subscribe(topic_filter)
+        self._link, self._broker, self._told_cause = link, broker, ""
+        _LOG.info("broker_connected", broker=broker, session_present=link.session_present)
+        heard_s = time.monotonic()
+        while True:
+            await asyncio.sleep(TICK_S)
+            now_s = time.monotonic()
+            for request in self._reader.requests(now_s):
+                await self._ask(link, request)
+            self._news.set()  # a gap may have been given up
+            if now_s - self._acks_at_s >= self._patience.ack_s:
+                self._acks_at_s = now_s
+                await self._publish_acks(link)
+            if len(self._mqtt.brokers) == 1 or NodeState.ONLINE in self.nodes.states(now_s).values():
+                heard_s = now_s
+            elif now_s - heard_s > self._patience.quiet_s:
+                self._next_broker = self._mqtt.brokers.index(broker) + 1
+                raise LinkError(Cause.SILENT, "no node is heard at this broker")
+
+    def _filters(self) -> list[str]:
+        """What to subscribe to; what is kept comes first, so that `now` is where the tables are now."""
+        topics = self._topics
+        every_status = topics.every_node_status()
+        if not self._tables:
+            return [every_status, topics.every_last(), topics.every_checkpoint(), topics.every_record(ANY)]
+        kept = [topic for table in self._tables for topic in (topics.last(table), topics.checkpoint(table))]
+        return [every_status, *kept, *map(topics.every_record, self._tables)]
+
+    async def _ask(self, link: MqttLink, request: Request) -> None:
+        if request.table not in self._answers:
+            await link.subscribe(self._topics.replay_answer(request.table, self._consumer))
+            self._answers.add(request.table)
+        asked = {
+            "consumer": self._consumer,
+            "chain": request.chain,
+            "from": request.first,
+            "to": request.last,
+            "id": request.id,
+        }
+        await link.publish(self._topics.replay(request.table), msgspec.json.encode(asked))
+
+    async def _publish_acks(self, link: MqttLink) -> None:
+        for table in sorted(self._acks_due):
+            mark = self._acks[table]
+            ack = {
+                "consumer": self._consumer,
+                "chain": mark.chain,
+                "seq": mark.seq,
+                "time": iso_utc(time.time_ns()),
+            }
+            await link.publish(self._topics.ack(table, self._consumer), msgspec.json.encode(ack), retain=True)
+            if self._acks[table] is mark:
+                self._acks_due.discard(table)
+
+
+async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended: `asyncio.wait_for` of Python 3.11, in the library, can lose one."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=TICK_S)

@@ -1,0 +1,280 @@
+"""The trust file of a site: whose keys may sign what, from when to when, under the site's root key.
+
+A flattened JWS of type `dolly-trust/1`, made offline and public. Consumers and daemons pin the root and
+nothing else. Every change is a new version; a lower one than was seen before is refused (`newer`).
+
+A root is rolled by an announcement of type `dolly-root/1` that the old root signs. The file carries the
+announcements of all rolls, oldest first, so whoever pins an older root still finds the way to the one that
+signed. There is no way back to an older root, and none that helps where a root was stolen: whoever has it
+may announce another one. Then the new root is pinned by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from msgspec import Meta, Struct
+
+from dollyd.client.jws import EnvelopeError, Keys, key_of_jwk, parse_envelope, thumbprint, verify_envelope
+from dollyd.daemon.topics import check_name
+
+TRUST_TYP = "dolly-trust/1"
+ROOT_TYP = "dolly-root/1"
+TRUST_VERSION: Final = 1
+"""`v` of the payloads of both."""
+
+_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", re.ASCII)
+Utc: TypeAlias = str
+"""UTC as records have it, always 30 characters: the order of the texts is the order of the times."""
+Role: TypeAlias = Literal["dealer", "inspector", "pit-boss", "technician"]
+Jwk: TypeAlias = dict[str, str]
+
+_T = TypeVar("_T", bound=Struct)
+
+
+class Verdict(StrEnum):
+    """What a signature is worth: that of a key, in a chain, at a time."""
+
+    VALID = "valid"
+    SUPERSEDED = "superseded"
+    """Replaced in its chain by another key: what it signed before is right, what comes after is not."""
+    REVOKED = "revoked"
+    UNKNOWN = "unknown"
+    """Nobody who is trusted has named this key, or it is that of somebody else."""
+    NOT_YET = "not-yet"
+    EXPIRED = "expired"
+
+
+# --- the payloads --------------------------------------------------------------------------------
+
+
+class _Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Base of everything in the file; what is not known here is refused, not skipped."""
+
+
+class _Key(_Part, frozen=True, kw_only=True):
+    """A public key and when it may sign. What is empty is left out of the file."""
+
+    jwk: Jwk
+    not_before: Utc
+    """First moment at which it may sign."""
+    not_after: Utc = ""
+    """First moment at which it may not sign any more, empty for none."""
+    revoked: Utc = ""
+    """From this moment on it may be in wrong hands."""
+    reason: str = ""
+    """Why it was revoked."""
+
+    @property
+    def kid(self) -> str:
+        """The key's RFC 7638 thumbprint."""
+        return thumbprint(key_of_jwk(self.jwk))
+
+    def verdict(self, utc: str) -> Verdict:
+        """What a signature made at `utc` is worth."""
+        if self.revoked and utc >= self.revoked:
+            return Verdict.REVOKED
+        if utc < self.not_before:
+            return Verdict.NOT_YET
+        return Verdict.EXPIRED if self.not_after and utc >= self.not_after else Verdict.VALID
+
+
+class NodeKey(_Key, frozen=True, kw_only=True):
+    """A key of a node, for records."""
+
+    node: str
+
+
+class OperatorKey(_Key, frozen=True, kw_only=True):
+    """A key of a person, for commands."""
+
+    id: str
+    roles: Annotated[tuple[Role, ...], Meta(min_length=1)]
+
+
+class TrustFile(_Part, frozen=True, kw_only=True):
+    """The payload, as it is signed."""
+
+    v: Literal[1]
+    site: str
+    version: Annotated[int, Meta(ge=1)]
+    issued: Utc
+    root: Jwk
+    """The key that signs the file; a consumer pins this one, or an older one that leads here."""
+    nodes: tuple[NodeKey, ...]
+    operators: tuple[OperatorKey, ...]
+    rolls: tuple[str, ...] = ()
+    """Announcements of new roots, envelopes as text, oldest first."""
+
+
+class RootRoll(_Part, frozen=True, kw_only=True):
+    """The announcement of a new root, signed by the old one."""
+
+    v: Literal[1]
+    site: str
+    issued: Utc
+    old: Jwk
+    new: Jwk
+
+
+# --- what was verified ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """A trust file whose signature, and way from the pinned root, were verified."""
+
+    file: TrustFile
+    envelope: bytes
+    """The exact bytes, to be passed on."""
+    pinned: str
+    """`kid` of the root that was pinned."""
+    roots: tuple[str, ...]
+    """`kid` of all roots since the first roll; the last one signed the file."""
+    nodes: Mapping[str, NodeKey]
+    """By `kid`."""
+    operators: Mapping[str, OperatorKey]
+    """By `kid`."""
+    keys: Keys
+    """Public keys of the nodes."""
+
+    @property
+    def site(self) -> str:
+        """The site."""
+        return self.file.site
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self.file.version
+
+    @property
+    def root(self) -> str:
+        """`kid` of the root that signed the file."""
+        return self.roots[-1]
+
+    def node_keys(self, node: str = "") -> Keys:
+        """Public keys by `kid`, of one node or of all, whatever their verdict is."""
+        return {kid: self.keys[kid] for kid, key in self.nodes.items() if node in ("", key.node)}
+
+    def node_key(self, kid: str, node: str, utc: str) -> Verdict:
+        """What a record of `node` signed with `kid` at `utc` (`time.utc` of the record) is worth.
+
+        The time of a record is the claim of its box. Who has stolen a key can date records back, before its
+        revocation; that they came too late is shown by the chain, its checkpoints and their witness only.
+
+        Raises `EnvelopeError` (`time`) where `utc` is no time of the one form.
+        """
+        key = self.nodes.get(kid)
+        return key.verdict(_moment(utc)) if key and key.node == node else Verdict.UNKNOWN
+
+    def key(self, kid: str, node: str, utc: str, /) -> Ed25519PublicKey | None:
+        """The key as a stream asks for it: None unless it is that of `node` and counts at `utc`."""
+        key = self.nodes.get(kid)
+        valid = key is not None and key.node == node and key.verdict(utc) is Verdict.VALID
+        return self.keys[kid] if valid and _UTC.fullmatch(utc) else None
+
+    def operator(self, kid: str) -> OperatorKey | None:
+        """The person who has this key, None for a stranger; `verdict(utc)` of it says what it is worth."""
+        return self.operators.get(kid)
+
+
+def load_trust(data: bytes, root: Ed25519PublicKey | str) -> Trust:
+    """Read and verify a trust file against the pinned root, a key or its `kid`.
+
+    Raises `EnvelopeError`: what `client.jws` refuses, `payload` (unknown, missing or wrong members), `root`
+    (no way from the pinned root to the one that signed), `roll`, `name`, `time`, `twice`.
+    """
+    pinned = root if isinstance(root, str) else thumbprint(root)
+    envelope = parse_envelope(data, TRUST_TYP)
+    file = _decode(envelope.payload, TrustFile)
+    signer = key_of_jwk(file.root)
+    verify_envelope(envelope, {thumbprint(signer): signer})
+    roots = _roots(file)
+    if pinned not in roots:
+        why = f"signed under root {roots[-1]}, to which the pinned {pinned} does not lead"
+        raise EnvelopeError("root", why)
+    for name in (file.site, *(key.node for key in file.nodes), *(key.id for key in file.operators)):
+        if not check_name(name):
+            raise EnvelopeError("name", f"{name!r} is not 1 to 40 of a-z, 0-9 and -")
+    _check_times(file)
+    kids = [roots[-1], *(key.kid for key in (*file.nodes, *file.operators))]
+    if len(set(kids)) != len(kids):
+        raise EnvelopeError("twice", "one key stands there twice")
+    nodes = {key.kid: key for key in file.nodes}
+    operators = {key.kid: key for key in file.operators}
+    keys = {kid: key_of_jwk(key.jwk) for kid, key in nodes.items()}
+    return Trust(file, data, pinned, roots, nodes, operators, keys)
+
+
+def newer(old: Trust | None, new: Trust) -> Trust:
+    """`new`, where it may follow `old`, the one that was known. The same file again is no error.
+
+    Raises `EnvelopeError`: `site` (another site), `rollback` (a lower version, or one under a root that was
+    replaced), `version` (another file of the same version).
+    """
+    if old is None or old.envelope == new.envelope:
+        return new
+    if new.site != old.site:
+        raise EnvelopeError("site", f"of site {new.site}; {old.site} is known")
+    if new.version < old.version:
+        raise EnvelopeError("rollback", f"version {new.version}; version {old.version} is known already")
+    if old.root not in new.roots:
+        raise EnvelopeError("rollback", f"signed under root {new.root}, which {old.root} has replaced")
+    if new.version == old.version:
+        raise EnvelopeError("version", f"another file of version {new.version} is known")
+    return new
+
+
+def _decode(payload: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(payload, type=kind)
+    except msgspec.ValidationError as error:
+        raise EnvelopeError("payload", str(error)) from error
+
+
+def _roots(file: TrustFile) -> tuple[str, ...]:
+    """Follow the announcements to the root that signed the file."""
+    roots: list[str] = []
+    for text in file.rolls:
+        envelope = parse_envelope(text.encode(), ROOT_TYP)
+        roll = _decode(envelope.payload, RootRoll)
+        old, new = key_of_jwk(roll.old), key_of_jwk(roll.new)
+        verify_envelope(envelope, {thumbprint(old): old})
+        roots = roots or [thumbprint(old)]
+        if roll.site != file.site or roots[-1] != thumbprint(old):
+            raise EnvelopeError("roll", "an announcement does not follow from the one before it")
+        roots.append(thumbprint(new))
+    signer = thumbprint(key_of_jwk(file.root))
+    roots = roots or [signer]
+    if roots[-1] != signer or len(set(roots)) != len(roots):
+        raise EnvelopeError("roll", "the announcements do not lead to the root that signed")
+    return tuple(roots)
+
+
+def _check_times(file: TrustFile) -> None:
+    times: Iterable[str] = (
+        time
+        for key in (*file.nodes, *file.operators)
+        for time in (key.not_before, key.not_after, key.revoked)
+        if time
+    )
+    for time in (file.issued, *times):
+        _moment(time)
+
+
+def _moment(utc: str) -> str:
+    try:
+        datetime.fromisoformat(utc)
+    except ValueError:
+        raise EnvelopeError("time", f"{utc!r} is no time") from None
+    if not _UTC.fullmatch(utc):
+        raise EnvelopeError("time", f"{utc!r} is not UTC with nanoseconds")
+    return utc

@@ -1,0 +1,144 @@
+"""How far a consumer has come in each chain, kept where the consumer wants it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from dollyd.daemon.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """Everything of a chain up to and with record `seq` is done; `digest`: SHA-256 of its envelope, hex.
+
+    `keys`: public keys (`x` of the JWK) that entered the chain by rotation up to here, so that the trust in
+    them outlives a restart.
+    """
+
+    table: str
+    chain: str
+    seq: int
+    digest: str
+    keys: tuple[str, ...] = ()
+
+
+class WatermarkStore(Protocol):
+    """Where watermarks are kept. In a durable store, what `save` returned from is there after a crash."""
+
+    def load(self) -> dict[str, Watermark]:
+        """The newest watermark of each chain, by chain."""
+        ...
+
+    def save(self, watermark: Watermark) -> None:
+        """Keep it; one that is older than what is kept changes nothing."""
+        ...
+
+
+class MemoryWatermarks:
+    """Nothing outlives the process: for displays and tests."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Watermark] = {}
+
+    def load(self) -> dict[str, Watermark]:
+        """The newest watermark of each chain, by chain."""
+        return dict(self._kept)
+
+    def save(self, watermark: Watermark) -> None:
+        """Keep it; one that is older than what is kept changes nothing."""
+        if _newer(self._kept, watermark):
+            self._kept[watermark.chain] = watermark
+
+
+class FileWatermarks:
+    """A JSON file, replaced as a whole and synced at each save: some milliseconds a record.
+
+    A file that is none of ours raises `ConfigError`; what the file system refuses, `OSError`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._kept: dict[str, Watermark] = self._read()
+
+    def load(self) -> dict[str, Watermark]:
+        """The newest watermark of each chain, by chain."""
+        return dict(self._kept)
+
+    def save(self, watermark: Watermark) -> None:
+        """Keep it; one that is older than what is kept changes nothing."""
+        if not _newer(self._kept, watermark):
+            return
+        kept = self._kept | {watermark.chain: watermark}
+        new = self._path.with_name(f"{self._path.name}.new")
+        with new.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(list(kept.values())), indent=1) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path)
+        _sync(self._path.parent)
+        self._kept = kept
+
+    def _read(self) -> dict[str, Watermark]:
+        try:
+            kept = msgspec.json.decode(self._path.read_bytes(), type=list[Watermark])
+        except FileNotFoundError:
+            return {}
+        except msgspec.MsgspecError as error:
+            remedy = "restore it, or remove it to begin without watermarks"
+            raise ConfigError(str(self._path), "", f"is no file of watermarks: {error}", remedy) from error
+        return {watermark.chain: watermark for watermark in kept}
+
+
+class SqliteWatermarks:
+    """The table `dollyd_watermark` in the consumer's own data base.
+
+    Inside a transaction that is open, `save` belongs to it: what a record leads to and its watermark are kept
+    together or not at all. Outside of one, `save` is a transaction of its own. Raises `sqlite3.Error`.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS dollyd_watermark (chain TEXT PRIMARY KEY, table_name TEXT NOT NULL,"
+            " seq INTEGER NOT NULL, digest TEXT NOT NULL, keys TEXT NOT NULL)"
+        )
+
+    def load(self) -> dict[str, Watermark]:
+        """The newest watermark of each chain, by chain."""
+        rows = self._connection.execute("SELECT table_name, chain, seq, digest, keys FROM dollyd_watermark")
+        return {
+            chain: Watermark(table, chain, seq, digest, tuple(keys.split()))
+            for table, chain, seq, digest, keys in rows.fetchall()
+        }
+
+    def save(self, watermark: Watermark) -> None:
+        """Keep it; one that is older than what is kept changes nothing."""
+        part_of_another = self._connection.in_transaction
+        self._connection.execute(
+            "INSERT INTO dollyd_watermark (chain, table_name, seq, digest, keys) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (chain) DO UPDATE SET"
+            " seq = excluded.seq, digest = excluded.digest, keys = excluded.keys WHERE excluded.seq > seq",
+            (watermark.chain, watermark.table, watermark.seq, watermark.digest, " ".join(watermark.keys)),
+        )
+        if not part_of_another:
+            self._connection.commit()
+
+
+def _newer(kept: dict[str, Watermark], watermark: Watermark) -> bool:
+    known = kept.get(watermark.chain)
+    return known is None or watermark.seq > known.seq
+
+
+def _sync(directory: Path) -> None:
+    """A new name in a directory is durable only when the directory is."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,42 @@
+"""What a node must be allowed to do at the broker, as lines of Mosquitto's access list, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dollyd.daemon.topics import ANY, Topics
+
+
+def node_acl(topics: Topics, node: str, tables: Iterable[str]) -> str:
+    """The block of one node. Its user name (the common name of its certificate) is the node's name."""
+    lines = [f"user {node}", *_own(topics, node)]
+    for table in tables:
+        lines += _table(topics, table)
+    return "\n".join(lines) + "\n"
+
+
+def _own(topics: Topics, node: str) -> Iterator[str]:
+    yield f"topic write {topics.node_status(node)}"
+    yield f"topic write {topics.node_health(node)}"
+    yield f"topic write {topics.node_keys(node)}"
+    yield f"topic readwrite {topics.node_check(node, 'scratch')}"
+    yield f"topic write {topics.trust()}"
+    yield f"topic read {topics.every_node_status()}"
+    yield "topic read $SYS/broker/#"
+
+
+def _table(topics: Topics, table: str) -> Iterator[str]:
+    for mine in (
+        topics.every_record(table),
+        topics.last(table),
+        topics.state(table),
+        topics.every_device(table),
+        topics.checkpoint(table),
+        topics.command_reply(table),
+        f"{topics.command_reply(table)}/{ANY}",
+        f"{topics.replay(table)}/{ANY}",
+    ):
+        yield f"topic write {mine}"
+    for others in (topics.command(table), topics.replay(table), topics.every_ack(table)):
+        yield f"topic read {others}"
+    yield f"topic read {topics.every_witness(table)}"

@@ -1,0 +1,151 @@
+"""`dollyd archive`: every signed record of a site, in PostgreSQL or SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from dollyd.client.archive.importing import Import, import_file
+from dollyd.client.archive.service import Archive
+from dollyd.client.archive.sqlite import SqliteStore
+from dollyd.client.archive.store import SchemaError, Store, StoreError
+from dollyd.client.jws import Keys
+from dollyd.client.sources import SourceError
+from dollyd.client.trust import Trust
+from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.log import configure_logging
+from dollyd.daemon.mqtt import MqttSettings
+from dollyd.daemon.topics import check_name
+from dollyd.daemon.trust_file import keys_for_verification
+
+EXIT_REFUSED = 1
+_ADDRESSES = ("postgresql://", "postgres://")
+
+application = typer.Typer(
+    invoke_without_command=True, help="Keep every signed record of a site in PostgreSQL or SQLite."
+)
+
+Database: TypeAlias = Annotated[
+    str, typer.Option("--database", metavar="ADDRESS", help="postgresql://..., or a file (SQLite).")
+]
+
+
+@application.callback()
+def archive(
+    context: typer.Context,
+    database: Database = "",
+    site: Annotated[str, typer.Option(metavar="SITE", help="The site.")] = "",
+    broker: Annotated[
+        list[str] | None, typer.Option(metavar="HOST:PORT", help="A broker; several are tried in turn.")
+    ] = None,
+    name: Annotated[str, typer.Option(metavar="NAME", help="This instance, as in its topics.")] = "archive",
+    shared: Annotated[
+        str, typer.Option(metavar="GROUP", help="Share the stream with all instances of this group.")
+    ] = "",
+    keys: Annotated[
+        Path | None, typer.Option("--keys", metavar="JWKS", help="The nodes' keys (a JWK set).")
+    ] = None,
+    trust: Annotated[Path | None, typer.Option(metavar="FILE", help="Or the site's trust file ...")] = None,
+    root: Annotated[str, typer.Option(metavar="KID", help="... and the root that it is signed under.")] = "",
+    import_: Annotated[
+        Path | None, typer.Option("--import", metavar="FILE", help="Archive a journal or evidence file; end.")
+    ] = None,
+    ca_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: who vouches for the broker.")] = "",
+    cert_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the archive's certificate.")] = "",
+    key_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the key of that certificate.")] = "",
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log more.")] = False,
+) -> None:
+    """Archive all tables of a site; until SIGTERM or SIGINT, or with --import the records of a file.
+
+    The schema is made and brought forward at the start. Passwords: in the environment (PGPASSWORD) or in
+    ~/.pgpass, never in the address. Exit code 1: not all records of the file could be trusted.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    configure_logging(verbose=verbose)
+    for option, text in (("--site", site), ("--name", name), ("--shared", shared or "none")):
+        if not check_name(text):
+            raise ConfigError(option, "", f"{text!r} is no name", "take 1 to 40 of a-z, 0-9 and -")
+    nodes = _nodes(keys, trust, root)
+    _migrate(database)
+    if import_ is not None:
+        _print(_import(import_, database, site, nodes))
+        return
+    if not broker:
+        raise ConfigError("--broker", "", "missing, and no --import either", "name a broker, host:port")
+    mqtt = MqttSettings(
+        tuple(broker), "", ca_file=ca_file or None, cert_file=cert_file or None, key_file=key_file or None
+    )
+    asyncio.run(_run(Archive(mqtt, site, name, nodes, _opener(database), group=shared)))
+
+
+@application.command("migrate")
+def migrate(database: Database) -> None:
+    """Bring the schema of a data base to the newest version, and tell the steps."""
+    steps = _migrate(database)
+    print("\n".join(steps) if steps else "the schema is the newest one")
+
+
+def _nodes(keys: Path | None, trust: Path | None, root: str) -> Keys | Trust:
+    nodes = keys_for_verification(keys, trust, root)
+    if not isinstance(nodes, Trust | Mapping):
+        raise ConfigError("--keys", "", "missing, and no --trust either", "name the keys of the site's nodes")
+    return nodes
+
+
+def _opener(database: str) -> Callable[[], Store]:
+    if not database:
+        raise ConfigError("--database", "", "missing", "give postgresql://... or the name of a file")
+    if not database.startswith(_ADDRESSES):
+        return lambda: SqliteStore(Path(database))
+    try:
+        from dollyd.client.archive.postgres import PostgresStore  # noqa: PLC0415  its library is an extra
+    except ImportError as error:
+        remedy = "install it: pip install 'dollyd[postgresql]'"
+        raise ConfigError("--database", "", f"PostgreSQL needs psycopg ({error})", remedy) from error
+    return lambda: PostgresStore(database)
+
+
+def _migrate(database: str) -> list[str]:
+    try:
+        with closing(_opener(database)()) as store:
+            return store.migrate()
+    except (StoreError, SchemaError) as error:
+        remedy = "name a data base that is there and that is ours"
+        raise ConfigError("--database", "", " ".join(str(error).split()), remedy) from error
+
+
+def _import(path: Path, database: str, site: str, nodes: Keys | Trust) -> Import:
+    try:
+        with closing(_opener(database)()) as store:
+            return import_file(path, store, site, nodes)
+    except (SourceError, StoreError) as error:
+        remedy = "give a journal or an evidence file, and a data base that is there; import again"
+        raise ConfigError("--import", "", str(error), remedy) from error
+
+
+def _print(done: Import) -> None:
+    print(f"{done.records} records, {done.new} of them new")
+    for chain in done.chains:
+        whole = f"whole from {chain.begins} to {chain.complete_to}"
+        missing = f", more up to {chain.tip}" if chain.tip > chain.complete_to else ""
+        print(f"table {chain.table}, chain {chain.chain}: {chain.broken or whole + missing}")
+    if done.refused:
+        print("refused: " + ", ".join(f"{count} ({reason})" for reason, count in done.refused.items()))
+        raise typer.Exit(EXIT_REFUSED)
+
+
+async def _run(instance: Archive) -> None:
+    """Until a signal comes."""
+    working = asyncio.create_task(instance.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+    await asyncio.wait({working})
+    if not working.cancelled():
+        working.result()

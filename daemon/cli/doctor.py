@@ -1,0 +1,44 @@
+"""`dollyd doctor`: what is wrong with this machine, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+import typer
+
+from dollyd.daemon.cli.options import ConfigFile
+from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.doctor.case import Case, Severity, open_case
+from dollyd.daemon.doctor.checks import findings
+from dollyd.daemon.doctor.examination import examine
+from dollyd.daemon.host import Host
+
+EXIT_FAULT = 1
+
+
+def doctor(
+    config: ConfigFile,
+    json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Look for what is known to go wrong around a table; a line of remedy each, exit 1 for a fault.
+
+    Changes nothing and may be run beside the daemon. Free ports are listened to for some seconds; of those
+    that the daemon holds, what it publishes is taken. Without root it sees less, and finds what it sees.
+    """
+    case = asyncio.run(_examined(config))
+    found = findings(case)
+    if json:
+        print(msgspec.json.encode({"findings": found, "heard": case.heard}).decode())
+    else:
+        for one in found:
+            print(f"{one.severity:8} {one.id}: {one.what}\n{'':8} -> {one.remedy}")
+        faults = sum(one.severity is Severity.FAULT for one in found)
+        print(f"{faults} faults, {len(found) - faults} warnings")
+    if any(one.severity is Severity.FAULT for one in found):
+        raise typer.Exit(EXIT_FAULT)
+
+
+async def _examined(config: ConfigFile) -> Case:
+    return await examine(open_case(config, Host(), SystemClock()))

@@ -1,0 +1,352 @@
+"""`dollyd table`: give a signed order to a table.
+
+The person's key is read from a file or stays with an agent; it is never on the command line. What will be
+signed is shown in clear text first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from dollyd.client.command import (
+    COMMAND_TYP,
+    COMMAND_VERSION,
+    LIFETIME_MAX_S,
+    Order,
+    encode_command,
+    make_command,
+    read_command,
+    text_of,
+)
+from dollyd.client.jws import EnvelopeError
+from dollyd.daemon.app import mqtt_settings
+from dollyd.daemon.command_desk import Answer
+from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
+from dollyd.daemon.errors import ConfigError, SigningError
+from dollyd.daemon.mqtt import MqttSettings
+from dollyd.daemon.settings import load
+from dollyd.daemon.signing import Signer, load_signer
+from dollyd.daemon.ssh_agent import AgentKey, agent_keys
+from dollyd.daemon.table_line import NoAnswerError, Shown, TableLine
+from dollyd.daemon.topics import NO_TABLES, check_name
+
+EXIT_REFUSED = 1
+ROLES = ("dealer", "inspector", "pit-boss", "technician")
+
+application = typer.Typer(help="Give a signed order to a table.", no_args_is_help=True)
+
+RoundOption: TypeAlias = Annotated[
+    int,
+    typer.Option("--round", metavar="N", help="The round that is meant; the last one opened unless given."),
+]
+Reason: TypeAlias = Annotated[str, typer.Option(metavar="TEXT", help="Why; stands in the record.")]
+ValueArgument: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="VALUE...", help="What came: a pocket, number and cup, or each die.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Person:
+    """Where the order goes, and who gives it."""
+
+    line: TableLine
+    key: Callable[[], Signer | AgentKey]
+    role: str
+    dry_run: bool
+    yes: bool
+
+
+@application.callback()
+def common(
+    ctx: typer.Context,
+    table: Annotated[str, typer.Option(metavar="NAME", help="The table.")] = "",
+    role: Annotated[str, typer.Option(metavar="ROLE", help=f"{', '.join(ROLES)}.")] = "",
+    config: Annotated[
+        Path | None, typer.Option(metavar="F", help="The daemon's configuration: brokers and site.")
+    ] = None,
+    broker: Annotated[
+        list[str] | None, typer.Option(metavar="HOST:PORT", help="Or a broker; several are tried in turn ...")
+    ] = None,
+    site: Annotated[str, typer.Option(metavar="SITE", help="... and the site.")] = "",
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Your private key (PEM, mode 0600).")
+    ] = None,
+    agent: Annotated[
+        Path | None,
+        typer.Option(metavar="SOCKET", envvar="SSH_AUTH_SOCK", help="Or the agent that has it."),
+    ] = None,
+    kid: Annotated[
+        str, typer.Option(metavar="KID", help="Which of the agent's keys, where it has several.")
+    ] = "",
+    ca_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: who vouches for the broker.")] = "",
+    cert_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: your certificate.")] = "",
+    key_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the key of that certificate.")] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be signed; sign and send nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether to sign.")] = False,
+) -> None:
+    """Give a signed order to a table, and print its answer. These options come before the order.
+
+    Exit code 0: done; 1: refused, or no answer; 78: wrong use.
+    """
+    tls = {"ca_file": ca_file, "cert_file": cert_file, "key_file": key_file}
+    # Judged when an order is given: whoever asks for help need not say who they are.
+    ctx.obj = lambda: _Person(
+        _line(config, broker or [], site, table, tls),
+        lambda: _key(key, agent, kid),
+        _role(role),
+        dry_run,
+        yes,
+    )
+
+
+@application.command("open")
+def open_table(
+    ctx: typer.Context,
+    check: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TEXT", help="What was checked before, and how it was found; repeat it."),
+    ] = None,
+) -> None:
+    """Open the table for play."""
+    checks = {}
+    for text in check or []:
+        name, equals, found = text.partition("=")
+        if not equals:
+            remedy = "give one like --check wheel=level"
+            raise ConfigError("dollyd table", "--check", f"{text!r} is no check", remedy)
+        checks[name] = found
+    _give(ctx, Order.OPEN, checks=checks)
+
+
+@application.command("close")
+def close(ctx: typer.Context) -> None:
+    """Close the table."""
+    _give(ctx, Order.CLOSE)
+
+
+@application.command("no-more-bets")
+def no_more_bets(ctx: typer.Context, round_number: RoundOption = 0) -> None:
+    """No more bets."""
+    _give(ctx, Order.NO_MORE_BETS, round_number)
+
+
+@application.command("void")
+def void(
+    ctx: typer.Context,
+    reason: Reason,
+    round_number: RoundOption = 0,
+    judged_by: Annotated[
+        str, typer.Option(metavar="ID", help="Who judged it, where that was another person ...")
+    ] = "",
+    judged_role: Annotated[str, typer.Option(metavar="ROLE", help="... and in which role.")] = "",
+) -> None:
+    """Declare the round void."""
+    _give(ctx, Order.VOID, round_number, reason=reason, judged_by=judged_by, judged_role=judged_role)
+
+
+@application.command("confirm")
+def confirm(ctx: typer.Context, round_number: RoundOption = 0) -> None:
+    """Confirm the outcome that the devices have read."""
+    _give(ctx, Order.CONFIRM, round_number)
+
+
+@application.command("permit")
+def permit(ctx: typer.Context, round_number: RoundOption = 0) -> None:
+    """Permit the throw (dice)."""
+    _give(ctx, Order.PERMIT, round_number)
+
+
+@application.command("reject-throw")
+def reject_throw(ctx: typer.Context, reason: Reason, round_number: RoundOption = 0) -> None:
+    """Do not accept the throw (dice); the round goes on."""
+    _give(ctx, Order.REJECT_THROW, round_number, reason=reason)
+
+
+@application.command("seat")
+def seat(
+    ctx: typer.Context,
+    seats: Annotated[list[str], typer.Argument(metavar="SEAT...", help="Seats in play, clockwise.")],
+) -> None:
+    """Say which seats take part (Tuplanoppa)."""
+    _give(ctx, Order.SEAT, seats=seats)
+
+
+@application.command("decline")
+def decline(ctx: typer.Context) -> None:
+    """The player whose turn it is passes the dice on (Tuplanoppa)."""
+    _give(ctx, Order.DECLINE)
+
+
+@application.command("inspected")
+def inspected(ctx: typer.Context) -> None:
+    """What a rule wants inspected was found good."""
+    _give(ctx, Order.INSPECTED)
+
+
+@application.command("none-imprisoned")
+def none_imprisoned(ctx: typer.Context) -> None:
+    """No stake is imprisoned: the version may change."""
+    _give(ctx, Order.NONE_IMPRISONED)
+
+
+@application.command("enter")
+def enter(ctx: typer.Context, value: ValueArgument, reason: Reason, round_number: RoundOption = 0) -> None:
+    """Propose a result by hand for the round in progress; a second person approves it."""
+    _give(ctx, Order.ENTER, round_number, value=value, reason=reason)
+
+
+@application.command("correct")
+def correct(
+    ctx: typer.Context,
+    round_number: Annotated[int, typer.Argument(metavar="ROUND", help="The round that was published wrong.")],
+    reason: Reason,
+    value: Annotated[list[str] | None, typer.Argument(metavar="VALUE...", help="What really came.")] = None,
+    as_void: Annotated[bool, typer.Option("--void", help="The round does not count.")] = False,
+) -> None:
+    """Propose the correction of a published round; a second person approves it."""
+    if bool(value) == as_void:
+        remedy = "give what really came, or --void"
+        raise ConfigError("dollyd table correct", "VALUE", "neither or both given", remedy)
+    _give(ctx, Order.CORRECT, round_number, value=value or [], reason=reason)
+
+
+@application.command("approve")
+def approve(
+    ctx: typer.Context,
+    proposal: Annotated[
+        str, typer.Option(metavar="DIGEST", help="Only this one; the one that waits unless given.")
+    ] = "",
+) -> None:
+    """Approve, as the second person, the result or correction that waits."""
+    _give(ctx, Order.APPROVE, proposal=proposal)
+
+
+# --- what they share -------------------------------------------------------------------------------
+
+
+def _give(ctx: typer.Context, order: Order, round_number: int | None = None, **members: Any) -> None:
+    """Show, ask, sign, send, and print the answer."""
+    person: _Person = ctx.obj()
+    try:
+        key = None if person.dry_run else person.key()
+        state = asyncio.run(person.line.state())
+        print(f"table {state.table}: {state.game} {state.variant}, {state.phase}, last round {state.round}")
+        if round_number is not None:
+            members["round"] = round_number or state.round
+        if order is Order.APPROVE:
+            members = _pending(state, members["proposal"])
+        payload = _payload(person, order, state, members)
+        if key is None:
+            print(f"would be signed:\n{payload.decode()}")
+            return
+        if not person.yes and not typer.confirm("Sign and send?"):
+            raise typer.Exit(EXIT_REFUSED)
+        envelope = key.sign(payload, COMMAND_TYP)
+        answer = asyncio.run(person.line.ask(envelope, read_command(envelope).command))
+    except (NoAnswerError, SigningError) as error:
+        print(f"no: {error}")
+        raise typer.Exit(EXIT_REFUSED) from None
+    _tell(answer, order, read_command(envelope).digest)
+
+
+def _payload(person: _Person, order: Order, state: Shown, members: dict[str, Any]) -> bytes:
+    """What is to be signed, shown in clear text; from now on it is good for a minute."""
+    now_ns = time.time_ns()
+    head = {
+        "v": COMMAND_VERSION,
+        "site": person.line.site,
+        "table": person.line.table,
+        "chain": state.chain,
+        "order": order,
+        "role": person.role,
+        "nonce": secrets.token_hex(16),
+        "issued": iso_utc(now_ns),
+        "expires": iso_utc(now_ns + LIFETIME_MAX_S * NS_PER_S),
+    }
+    try:
+        command = make_command(head | {name: value for name, value in members.items() if value})
+        payload = encode_command(command)
+    except EnvelopeError as error:
+        remedy = "correct what was given"
+        raise ConfigError("dollyd table", str(order), error.detail, remedy) from error
+    print(text_of(command))
+    return payload
+
+
+def _pending(state: Shown, wanted: str) -> dict[str, Any]:
+    """What an approval says of the proposal that waits."""
+    waits = state.proposal
+    if waits is None or wanted not in ("", waits.digest):
+        remedy = "have a first person give `enter` or `correct`"
+        raise ConfigError("dollyd table", "approve", "no such proposal waits", remedy)
+    print(f"proposed by {waits.by}, {waits.role}: {' '.join(waits.value) or 'void'}; {waits.reason}")
+    return {"round": waits.round, "value": waits.value, "proposal": waits.digest}
+
+
+def _tell(answer: Answer, order: Order, digest: str) -> None:
+    if answer.answer != "done":
+        print(f"refused: {answer.why}")
+        raise typer.Exit(EXIT_REFUSED)
+    print("done")
+    for record in answer.records:
+        print(f"  {record['kind']}, round {record['round']}")
+    if order in {Order.ENTER, Order.CORRECT}:
+        print(f"  proposal {digest} waits for a second person")
+
+
+def _role(role: str) -> str:
+    if role not in ROLES:
+        raise ConfigError("dollyd table", "--role", f"no role {role!r}", f"choose among {', '.join(ROLES)}")
+    return role
+
+
+def _line(
+    config: Path | None, brokers: list[str], site: str, table: str, tls: Mapping[str, str]
+) -> TableLine:
+    """Which table, and by which brokers."""
+    if (config is None) == (not brokers):
+        remedy = "give --config, or --broker and --site"
+        raise ConfigError("dollyd table", "--broker", "neither or both given", remedy)
+    mqtt = MqttSettings(tuple(brokers), "")
+    if config is not None:
+        settings = load(config)
+        mqtt, site = mqtt_settings(settings), settings.site
+        if not table and len(settings.tables) == 1:
+            (table,) = settings.tables
+    for option, name in (("--site", site), ("--table", table)):
+        if not check_name(name) or name in NO_TABLES:
+            raise ConfigError(
+                "dollyd table", option, f"{name!r} is no name", "take 1 to 40 of a-z, 0-9 and -"
+            )
+    mqtt = replace(
+        mqtt,
+        client_id=f"dollyd-table-{secrets.token_hex(6)}",
+        ca_file=tls["ca_file"] or mqtt.ca_file,
+        cert_file=tls["cert_file"] or mqtt.cert_file,
+        key_file=tls["key_file"] or mqtt.key_file,
+    )
+    return TableLine(mqtt, site, table)
+
+
+def _key(file: Path | None, agent: Path | None, kid: str) -> Signer | AgentKey:
+    if file is not None:
+        return load_signer(file, config_file="--key", key="")
+    if agent is None:
+        remedy = "give --key FILE, or --agent SOCKET"
+        raise ConfigError("dollyd table", "--key", "missing, and no agent is known", remedy)
+    keys = [key for key in agent_keys(agent) if kid in ("", key.kid)]
+    if len(keys) != 1:
+        problem = f"the agent has {len(keys)} Ed25519 keys that could be meant"
+        remedy = f"choose one by --kid among {', '.join(key.kid for key in agent_keys(agent)) or 'none'}"
+        raise ConfigError("dollyd table", "--kid", problem, remedy)
+    return keys[0]

@@ -1,0 +1,101 @@
+"""`dollyd witness`: a second box that countersigns checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from dollyd.client.jws import Keys
+from dollyd.client.key_source import KeySource
+from dollyd.client.witness_book import WitnessBook, WitnessError
+from dollyd.client.witness_service import Witness
+from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.log import configure_logging
+from dollyd.daemon.mqtt import MqttSettings
+from dollyd.daemon.signing import load_signer
+from dollyd.daemon.topics import check_name
+from dollyd.daemon.trust_file import keys_for_verification
+
+BOOK = "witness.db"
+EXIT_FAILED = 1
+
+
+def witness(
+    broker: Annotated[
+        list[str], typer.Option(metavar="HOST:PORT", help="A broker; several are tried in turn.")
+    ],
+    site: Annotated[str, typer.Option(metavar="SITE", help="The site.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="The witness, as in its topic.")],
+    key: Annotated[Path, typer.Option(metavar="FILE", help="The witness's own private key (PEM).")],
+    state: Annotated[Path, typer.Option(metavar="DIR", help="Where it remembers what it saw.")],
+    keys: Annotated[
+        Path | None, typer.Option("--keys", metavar="JWKS", help="The nodes' keys (a JWK set).")
+    ] = None,
+    trust: Annotated[Path | None, typer.Option(metavar="FILE", help="Or the site's trust file ...")] = None,
+    root: Annotated[str, typer.Option(metavar="KID", help="... and the root that it is signed under.")] = "",
+    ca_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: who vouches for the broker.")] = "",
+    cert_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the witness's certificate.")] = "",
+    key_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the key of that certificate.")] = "",
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log more.")] = False,
+) -> None:
+    """Follow all tables, countersign their checkpoints, and tell of histories that were written again.
+
+    Runs until SIGTERM or SIGINT. Exit code 1: it has found a contradiction, now or earlier, or could not
+    remember.
+    """
+    configure_logging(verbose=verbose)
+    for option, text in (("--site", site), ("--name", name)):
+        if not check_name(text):
+            raise ConfigError(option, "", f"{text!r} is no name", "take 1 to 40 of a-z, 0-9 and -")
+    mqtt = MqttSettings(
+        tuple(broker),
+        "",
+        ca_file=ca_file or None,
+        cert_file=cert_file or None,
+        key_file=key_file or None,
+    )
+    nodes = _nodes(keys, trust, root)
+    signer = load_signer(key, config_file="--key", key="")
+    failure = ""
+    with closing(_book(state)) as book:
+        try:
+            asyncio.run(_run(Witness(mqtt, site, name, nodes, book, signer.sign)))
+        except* WitnessError as group:
+            failure = str(group.exceptions[0])
+        found = bool(book.contradictions)
+    if failure:
+        structlog.get_logger().critical("stopped_by_failure", error=failure)
+    if failure or found:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _nodes(keys: Path | None, trust: Path | None, root: str) -> Keys | KeySource:
+    nodes = keys_for_verification(keys, trust, root)
+    if nodes is None:
+        raise ConfigError("--keys", "", "missing, and no --trust either", "name the keys of the site's nodes")
+    return nodes
+
+
+def _book(state: Path) -> WitnessBook:
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        return WitnessBook(state / BOOK)
+    except (OSError, WitnessError) as error:
+        remedy = "name a writable directory that no other witness uses"
+        raise ConfigError("--state", "", str(error), remedy) from error
+
+
+async def _run(witness: Witness) -> None:
+    """Until a signal comes."""
+    working = asyncio.create_task(witness.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+    await asyncio.wait({working})
+    if not working.cancelled():
+        working.result()

@@ -1,0 +1,55 @@
+"""How far the commands of each person's key have come: a file beside the journal that outlives restarts.
+
+A command counts once. What is remembered is when the newest one of a key was issued; it is on the disk before
+the command has any effect, so neither a crash nor a clock that was set back makes an old one good again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from dollyd.daemon.errors import ConfigError, JournalError
+from dollyd.daemon.files import sync_directory
+
+
+def marks_path(journal: Path) -> Path:
+    """The file that belongs to a journal."""
+    return journal.with_name(f"{journal.name}.commands")
+
+
+class CommandMarks:
+    """By `kid` the time at which its newest command was issued."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file; without one nothing was commanded yet. Raises `ConfigError` for a damaged one."""
+        self._path = path
+        try:
+            self._marks = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+        except FileNotFoundError:
+            self._marks = {}
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            remedy = "look why; without it a command of the last minute could be used again"
+            raise ConfigError(str(path), "", f"cannot be read: {error}", remedy) from error
+
+    def newest(self, kid: str) -> str:
+        """When the newest command of a key was issued (UTC), empty for none."""
+        return self._marks.get(kid, "")
+
+    def take(self, kid: str, issued: str) -> None:
+        """Remember a newer one, on the disk when this returns. Raises `JournalError`."""
+        marks = self._marks | {kid: issued}
+        new = self._path.with_name(self._path.name + ".new")
+        try:
+            file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+            with os.fdopen(file, "wb") as out:
+                out.write(msgspec.json.encode(marks))
+                out.flush()
+                os.fsync(out.fileno())
+            new.replace(self._path)
+            sync_directory(self._path.parent)
+        except OSError as error:
+            raise JournalError(f"{self._path}: cannot be written: {error.strerror}") from error
+        self._marks = marks

@@ -1,0 +1,182 @@
+"""Everything that the doctor knows of a machine before it judges."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from dollyd.daemon.app import mqtt_settings
+from dollyd.daemon.broker_check import Finding as BrokerFinding
+from dollyd.daemon.clock import Clock
+from dollyd.daemon.discovery.listening import Heard
+from dollyd.daemon.discovery.sysfs import SerialPort, UsbDevice, serial_ports, usb_devices
+from dollyd.daemon.doctor.credentials import absent, from_sources
+from dollyd.daemon.doctor.unit import Unit, read_unit
+from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.host import Host
+from dollyd.daemon.keyring import Keyring, load_keyring
+from dollyd.daemon.mqtt import MqttSettings
+from dollyd.daemon.self_check import PACKAGE
+from dollyd.daemon.settings import DeviceSettings, Settings, load
+
+
+class Severity(StrEnum):
+    """Whether play suffers, or may suffer one day."""
+
+    FAULT = "fault"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong. `id` names the kind of fault, `remedy` is what to do, in one line."""
+
+    id: str
+    severity: Severity
+    what: str
+    remedy: str
+
+
+def fault(id_: str, what: str, remedy: str) -> Finding:
+    """Play suffers from this."""
+    return Finding(id_, Severity.FAULT, what, remedy)
+
+
+def warning(id_: str, what: str, remedy: str) -> Finding:
+    """Play may suffer from this one day."""
+    return Finding(id_, Severity.WARNING, what, remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One machine with one configuration. What could not be loaded is None, and why is in `refused`.
+
+    `heard` by the device's key in the configuration; `brokers` by address.
+    """
+
+    host: Host
+    file: str
+    clock: Clock
+    settings: Settings | None = None
+    keyring: Keyring | None = None
+    mqtt: MqttSettings | None = None
+    refused: tuple[ConfigError, ...] = ()
+    ports: tuple[SerialPort, ...] = ()
+    usb: tuple[UsbDevice, ...] = ()
+    unit: Unit = field(default_factory=Unit)
+    heard: Mapping[str, Heard] = field(default_factory=dict)
+    brokers: Mapping[str, list[BrokerFinding]] = field(default_factory=dict)
+    package: Path = PACKAGE
+
+    def devices(self) -> Iterator[DeviceSettings]:
+        """All devices of the configuration."""
+        for table in self.settings.tables.values() if self.settings is not None else ():
+            yield from table.devices.values()
+
+    def bound(self) -> Iterator[tuple[DeviceSettings, SerialPort]]:
+        """The configured devices whose serial ports the kernel lists, with them."""
+        by_node = {port.node: port for port in self.ports}
+        for device in self.devices():
+            port = by_node.get(self.host.real(device.section.port)) if device.usb is None else None
+            if port is not None:
+                yield device, port
+
+    def bound_usb(self) -> list[UsbDevice]:
+        """The USB devices that the configuration depends on."""
+        found = [port.usb for _, port in self.bound() if port.usb is not None]
+        for device in self.devices():
+            wanted = device.usb
+            if wanted is not None:
+                ids = (f"{wanted.vid:04x}", f"{wanted.pid:04x}")
+                found += [
+                    one
+                    for one in self.usb
+                    if one.ids == ids
+                    and wanted.serial in {"", one.serial}
+                    and wanted.port_path in {"", one.plug}
+                ]
+        return found
+
+    @property
+    def user(self) -> Account | None:
+        """Who will use the ports: the unit's user, or whoever asks; None where that is root."""
+        name = self.unit.told("User")
+        return account(self.host, name, self.unit.told("SupplementaryGroups").split()) if name else _asking()
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of the machine, and the groups that he is in."""
+
+    name: str
+    uid: int
+    gids: frozenset[int]
+
+    def may_use(self, path: Path) -> bool:
+        """Whether he may read and write a file, by its owner, group and mode. Raises OSError."""
+        status = path.stat()
+        shift = 6 if status.st_uid == self.uid else 3 if status.st_gid in self.gids else 0
+        return (status.st_mode >> shift) & 0o6 == 0o6
+
+
+def account(host: Host, name: str, more_groups: list[str]) -> Account | None:
+    """A user by name; None where the machine has none of this name, or he is root."""
+    users = (line.split(":") for line in host.read("/etc/passwd").splitlines())
+    found = next((user for user in users if user[0] == name and len(user) > 3), None)
+    if found is None or found[2] == "0":
+        return None
+    gids = {int(found[3])}
+    for line in host.read("/etc/group").splitlines():
+        group = line.split(":")
+        if len(group) > 3 and (group[0] in more_groups or name in group[3].split(",")):
+            gids.add(int(group[2]))
+    return Account(name, int(found[2]), frozenset(gids))
+
+
+def group_name(host: Host, gid: int) -> str:
+    """The name of a group, its number where it has none."""
+    groups = (line.split(":") for line in host.read("/etc/group").splitlines())
+    return next((group[0] for group in groups if len(group) > 2 and group[2] == str(gid)), str(gid))
+
+
+def _asking() -> Account | None:
+    uid = os.geteuid()
+    return Account(f"uid {uid}", uid, frozenset({os.getegid(), *os.getgroups()})) if uid else None
+
+
+def open_case(config: Path, host: Host, clock: Clock, package: Path = PACKAGE) -> Case:
+    """Gather what can be seen without opening a port or asking a broker. Never raises for what is wrong."""
+    refused: list[ConfigError] = []
+    settings, keyring, mqtt = None, None, None
+    unit = read_unit(host)
+    try:
+        settings = from_sources(load(config), unit, host)
+    except ConfigError as error:
+        refused.append(error)
+    unseen = {key.split(".")[0] for key, _ in absent(settings)} if settings is not None else set[str]()
+    try:
+        if settings is not None and "mqtt" not in unseen:
+            mqtt = mqtt_settings(settings)
+    except ConfigError as error:
+        refused.append(error)
+    try:
+        if settings is not None and "signing" not in unseen:
+            keyring = load_keyring(settings)
+    except ConfigError as error:
+        refused.append(error)
+    return Case(
+        host=host,
+        file=str(config),
+        clock=clock,
+        settings=settings,
+        keyring=keyring,
+        mqtt=mqtt,
+        refused=tuple(refused),
+        ports=tuple(serial_ports(host)),
+        usb=tuple(usb_devices(host)),
+        unit=unit,
+        package=package,
+    )

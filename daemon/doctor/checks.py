@@ -1,0 +1,48 @@
+"""The table of everything that the doctor looks for, in the order in which it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dollyd.daemon.doctor import evidence_checks, live_checks, machine_checks, port_checks
+from dollyd.daemon.doctor.case import Case, Finding
+
+CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    machine_checks.configuration,
+    machine_checks.service,
+    machine_checks.credentials,
+    machine_checks.sandbox,
+    machine_checks.installed_files,
+    port_checks.missing_ports,
+    port_checks.stale_ports,
+    port_checks.held_ports,
+    port_checks.forbidden_ports,
+    port_checks.unstable_names,
+    port_checks.colliding_names,
+    port_checks.equal_adapters,
+    port_checks.sleeping_devices,
+    port_checks.late_adapters,
+    port_checks.loose_plugs,
+    port_checks.modem_manager,
+    port_checks.brltty,
+    live_checks.unheard_devices,
+    live_checks.mute_wheels,
+    live_checks.wrong_devices,
+    live_checks.broken_devices,
+    live_checks.unlistened_devices,
+    evidence_checks.journal_disk,
+    evidence_checks.journal_access,
+    evidence_checks.journal_damage,
+    machine_checks.disk,
+    evidence_checks.trust,
+    evidence_checks.certificates,
+    live_checks.brokers,
+    machine_checks.clock,
+    machine_checks.time_service,
+    machine_checks.suppressed_lines,
+)
+
+
+def findings(case: Case) -> list[Finding]:
+    """Everything that is wrong."""
+    return [finding for check in CHECKS for finding in check(case)]

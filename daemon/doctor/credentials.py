@@ -1,0 +1,60 @@
+"""Secrets that exist only while the unit runs, and the files that systemd makes them of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from dollyd.daemon.doctor.unit import Unit
+from dollyd.daemon.host import Host
+from dollyd.daemon.settings import Settings
+
+_FOLDER = "/run/credentials/"
+_SIGNING = ("key", "next_key", "trust")
+_MQTT = ("password_file", "ca_file", "cert_file", "key_file")
+
+
+def is_absent(path: str) -> bool:
+    """Whether a path is a credential's that cannot be read now."""
+    return path.startswith(_FOLDER) and not os.access(path, os.R_OK)
+
+
+def absent(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Every credential of a configuration that cannot be read now: the setting's name and its path."""
+    for name in _SIGNING:
+        if is_absent(path := getattr(settings.signing, name)):
+            yield f"signing.{name}", path
+    for name in _MQTT:
+        if is_absent(path := getattr(settings.mqtt, name)):
+            yield f"mqtt.{name}", path
+
+
+def source_of(path: str, unit: Unit) -> str:
+    """The file of which systemd makes a credential; empty where the unit names none (systemd.exec(5))."""
+    wanted = path.rsplit("/", 1)[1]
+    for load in (*unit.all("LoadCredential"), *unit.all("LoadCredentialEncrypted")):
+        name, _, source = load.partition(":")
+        if wanted == name:
+            return source
+        if wanted.startswith(f"{name}_"):  # of a folder each file is a credential
+            return f"{source}/{wanted.removeprefix(f'{name}_')}"
+    return ""
+
+
+def from_sources(settings: Settings, unit: Unit, host: Host) -> Settings:
+    """The same configuration with the sources of its credentials, where they can be read: by root."""
+    signing: dict[str, str] = {}
+    mqtt: dict[str, str] = {}
+    for key, path in absent(settings):
+        section, name = key.split(".")
+        source = source_of(path, unit)
+        if source and os.access(host.path(source), os.R_OK):
+            (signing if section == "signing" else mqtt)[name] = str(host.path(source))
+    return replace(
+        settings,
+        signing=msgspec.structs.replace(settings.signing, **signing),
+        mqtt=msgspec.structs.replace(settings.mqtt, **mqtt),
+    )

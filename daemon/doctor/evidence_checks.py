@@ -1,0 +1,127 @@
+"""What can be wrong with the journal, the keys and the certificates (faults B37, B44, B48)."""
+
+from __future__ import annotations
+
+import sqlite3
+import ssl
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+
+from dollyd.client.trust import Verdict
+from dollyd.daemon.certificates import WARN_DAYS, days_left, tls_context
+from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
+from dollyd.daemon.doctor.case import Case, Finding, fault, warning
+from dollyd.daemon.journal_file import connect_read_only
+
+_PASSING = frozenset({"tmpfs", "ramfs", "overlay"})
+_ELSEWHERE = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "ceph", "glusterfs"})
+
+
+def journal_disk(case: Case) -> Iterator[Finding]:
+    """A journal that a power cut takes along, or whose locks and fsync are a server's word."""
+    if case.settings is None:
+        return
+    path = str(Path(case.settings.journal.path).absolute())
+    kind = _file_system(case, path)
+    remedy = "name a path on a local disk"
+    if kind in _PASSING:
+        yield fault("journal-in-memory", f"{path} is on {kind}: a power cut takes it along", remedy)
+    elif kind in _ELSEWHERE:
+        yield fault("journal-on-network", f"{path} is on {kind}: nobody knows when it is durable", remedy)
+
+
+def _file_system(case: Case, path: str) -> str:
+    """The kind of file system that a path is on: that of the longest mount point above it."""
+    best, kind = "", ""
+    for line in case.host.read("/proc/self/mounts").splitlines():
+        _, point, this, *_ = [*line.split(" "), "", "", ""]
+        above = path == point or path.startswith(point.rstrip("/") + "/")
+        if above and len(point) >= len(best):
+            best, kind = point, this
+    return kind
+
+
+def journal_access(case: Case) -> Iterator[Finding]:
+    """The service cannot write its journal."""
+    if case.settings is None:
+        return
+    path, user = Path(case.settings.journal.path), case.user
+    target = path if path.exists() else path.parent
+    remedy = "give the folder to dollyd's user (StateDirectory= of the unit does), or name another"
+    if path.is_dir() or not target.exists():
+        yield fault("journal-path", f"journal.path: {path} can be no file", remedy)
+    elif user is not None and not user.may_use(target):
+        yield fault("journal-access", f"journal.path: {user.name} may not write {target}", remedy)
+
+
+def journal_damage(case: Case) -> Iterator[Finding]:
+    """B44: a file that SQLite finds damaged, and those that were put aside as such."""
+    if case.settings is None:
+        return
+    path = Path(case.settings.journal.path)
+    if path.is_file():
+        try:
+            with closing(connect_read_only(path)) as journal:
+                (said,) = journal.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.Error as error:
+            said = str(error)
+        if said != "ok":
+            remedy = "restart dollyd: it keeps the file and begins a new chain; `dollyd verify` the old one"
+            yield fault("journal-damaged", f"{path}: {' '.join(said.split())}", remedy)
+    for aside in sorted(path.parent.glob(f"{path.name}.damaged-*")) if path.parent.is_dir() else ():
+        if not aside.name.endswith(("-wal", "-shm")):
+            remedy = "`dollyd verify` it, export what is good, then put it away; suspect the disk"
+            yield warning("journal-was-damaged", f"{aside} was put aside", remedy)
+
+
+def trust(case: Case) -> Iterator[Finding]:
+    """Consumers will refuse what the node signs."""
+    if case.keyring is None or case.keyring.trust is None:
+        return
+    kid, now = case.keyring.newest.kid, iso_utc(case.clock.stamp().utc_ns)
+    verdict = case.keyring.trust.node_key(kid, case.keyring.node, now)
+    if verdict is Verdict.REVOKED:
+        yield fault("key-revoked", f"key {kid} is revoked", "make another key, and have the site trust it")
+    elif verdict is not Verdict.VALID:
+        remedy = "have the site's trust file name this node's key, and install it here"
+        yield fault("key-untrusted", f"key {kid} is {verdict} in the site's trust file", remedy)
+
+
+def certificates(case: Case) -> Iterator[Finding]:
+    """B37: files for TLS that end, have not begun, or do not belong together."""
+    if case.mqtt is None:
+        return
+    now_ns = case.clock.stamp().utc_ns
+    for name in ("ca_file", "cert_file"):
+        path = getattr(case.mqtt, name)
+        try:
+            found = x509.load_pem_x509_certificates(Path(path).read_bytes()) if path else []
+        except (OSError, ValueError) as error:
+            yield fault(
+                "cert-unreadable", f"mqtt.{name}: {path}: {error}", "name a PEM file that dollyd may read"
+            )
+            continue
+        for one in found:
+            yield from _dates(f"mqtt.{name}", one, now_ns)
+    if case.mqtt.cert_file:
+        try:
+            tls_context(None, case.mqtt.cert_file, case.mqtt.key_file)
+        except (OSError, ssl.SSLError) as error:
+            yield fault(
+                "cert-key", f"mqtt.cert_file and key_file: {error}", "name the key of this certificate"
+            )
+
+
+def _dates(what: str, certificate: x509.Certificate, now_ns: int) -> Iterator[Finding]:
+    left = days_left(certificate, now_ns)
+    if certificate.not_valid_before_utc > datetime.fromtimestamp(now_ns / NS_PER_S, UTC):
+        begins = certificate.not_valid_before_utc.date()
+        yield fault("cert-not-yet", f"{what} begins on {begins}", "set the clock, or have it issued anew")
+    elif left < 0:
+        yield fault("cert-expired", f"{what} has expired", "renew it; no restart is needed")
+    elif left < WARN_DAYS[0]:
+        yield warning("cert-soon", f"{what} ends in {left} days", "renew it; no restart is needed")

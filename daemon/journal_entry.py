@@ -1,0 +1,53 @@
+"""One record as it stands in the journal, and how it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dollyd.client.jws import parse_envelope, strict_object
+
+ENTRY = (
+    "SELECT entry.id, chain.tbl, chain.name, entry.seq, entry.kind, entry.round, entry.final, entry.envelope"
+    " FROM entry JOIN chain ON chain.id = entry.chain "
+)
+"""The beginning of every query for entries; `entry_of` takes its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntry:
+    """A signed record to be kept, with the raw capture behind it where there is one."""
+
+    table: str
+    chain: str
+    seq: int
+    kind: str
+    round: int
+    final: bool
+    envelope: bytes
+    capture: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record in the journal. `id` counts from 1 over all tables, in the order of writing."""
+
+    id: int
+    table: str
+    chain: str
+    seq: int
+    kind: str
+    round: int
+    final: bool
+    envelope: bytes
+
+
+def entry_of(row: tuple[Any, ...]) -> Entry:
+    """A row of `ENTRY`."""
+    id_, table, chain, seq, kind, round_number, final, envelope = row
+    return Entry(id_, table, chain, seq, kind, round_number, bool(final), envelope)
+
+
+def payload_of(envelope: bytes) -> dict[str, Any]:
+    """The parsed record in an envelope of ours."""
+    return strict_object(parse_envelope(envelope).payload, "payload")

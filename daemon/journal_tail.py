@@ -1,0 +1,183 @@
+"""How a chain ends: all that a restart needs to know of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+from dollyd.client.jws import parse_envelope
+from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.void_rules import INSPECTED_AFTER
+from dollyd.daemon.journal_entry import ENTRY, Entry, entry_of, payload_of
+
+RESULTS_KEPT = 20
+"""Results that a tail holds, for the displays."""
+FINALS_LOOKED_AT = 256
+"""Rounds among which they are looked for: there may be voids between them."""
+
+Read: TypeAlias = Callable[..., list[tuple[Any, ...]]]
+"""A query and its values, to all its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What a restart needs to know of one table. Payloads are parsed records."""
+
+    chain: str
+    seq: int
+    prev: str
+    """SHA-256 of the last envelope's exact bytes, hex: the next record's `prev`."""
+    kid: str
+    """The key that signed the last record."""
+    last_utc: str
+    """Time of the last record."""
+    last_round: int
+    """The highest round number used, 0 before the first."""
+    open_round: int | None
+    """The round that was opened and has no final record."""
+    unresolved: bool
+    """The open round is recorded as unresolved."""
+    session: dict[str, Any] | None
+    """Payload of the last `session` record."""
+    inspection: str
+    """The rule of the last void that asks for an inspection which has not been recorded, empty for none."""
+    results: tuple[dict[str, Any], ...]
+    """Payloads of the last results as they count, corrected, oldest first, at most `RESULTS_KEPT`."""
+    finals: int = 0
+    """Rounds with a final record."""
+    checkpoint: Entry | None = None
+    """The last checkpoint."""
+
+    @property
+    def session_open(self) -> bool:
+        """Whether the table was open for play at the last record."""
+        return self.session is not None and self.session["body"]["event"] != "closed"
+
+
+def read_tail(read: Read, table: str) -> Tail | None:
+    """How the chain of `table` that goes on ends; None where it has none."""
+    rows = read("SELECT id FROM chain WHERE tbl = ? ORDER BY id DESC LIMIT 1", table)
+    if not rows:
+        return None
+    chain = int(rows[0][0])
+    last = entry_of(read(ENTRY + "WHERE chain.id = ? ORDER BY entry.seq DESC LIMIT 1", chain)[0])
+    last_round = _number(
+        read,
+        "SELECT max((SELECT ifnull(max(round), 0) FROM entry WHERE chain = ?1 AND kind = 'round'),"
+        " (SELECT ifnull(max(round), 0) FROM entry WHERE chain = ?1 AND final = 1))",
+        chain,
+    )
+    closed = read("SELECT 1 FROM entry WHERE chain = ? AND round = ? AND final = 1", chain, last_round)
+    open_round = last_round if last_round and not closed else None
+    checkpoint = _last_checkpoint(read, chain)
+    return Tail(
+        chain=last.chain,
+        seq=last.seq,
+        prev=sha256(last.envelope).hexdigest(),
+        kid=parse_envelope(last.envelope).kid,
+        last_utc=payload_of(last.envelope)["time"]["utc"],
+        last_round=last_round,
+        open_round=open_round,
+        unresolved=open_round is not None and _is_unresolved(read, chain, open_round),
+        session=_last_session(read, chain),
+        inspection=_inspection(read, chain, last_round),
+        results=_results(read, chain),
+        finals=_finals(read, chain, checkpoint),
+        checkpoint=checkpoint,
+    )
+
+
+def _is_unresolved(read: Read, chain: int, round_number: int) -> bool:
+    # From the record that opened the round on, which is near the end of the chain.
+    return bool(
+        _number(
+            read,
+            "SELECT count(*) FROM entry WHERE chain = ?1 AND round = ?2 AND kind = 'unresolved'"
+            " AND seq >= (SELECT seq FROM entry WHERE chain = ?1 AND round = ?2 AND kind = 'round')",
+            chain,
+            round_number,
+        )
+    )
+
+
+def _last_session(read: Read, chain: int) -> dict[str, Any] | None:
+    rows = read(
+        "SELECT envelope FROM entry WHERE chain = ? AND kind = 'session' ORDER BY seq DESC LIMIT 1", chain
+    )
+    rows = rows or read("SELECT session FROM pruned WHERE chain = ? AND session IS NOT NULL", chain)
+    return payload_of(rows[0][0]) if rows else None
+
+
+def _last_checkpoint(read: Read, chain: int) -> Entry | None:
+    rows = read(
+        ENTRY + "WHERE chain.id = ? AND entry.kind = 'checkpoint' ORDER BY entry.seq DESC LIMIT 1", chain
+    )
+    return entry_of(rows[0]) if rows else None
+
+
+def _finals(read: Read, chain: int, checkpoint: Entry | None) -> int:
+    # What the last checkpoint says and what came after: earlier records may have been pruned.
+    query = "SELECT count(*) FROM entry WHERE chain = ? AND final = 1"
+    if checkpoint is None:
+        return _number(read, query, chain)
+    told = int(payload_of(checkpoint.envelope)["body"]["finals"])
+    return told + _number(read, query + " AND seq > ?", chain, checkpoint.seq)
+
+
+def _inspection(read: Read, chain: int, last_round: int) -> str:
+    # No round is opened before the inspection, so only the last one can ask for it.
+    rows = read(
+        "SELECT seq, kind, envelope FROM entry WHERE chain = ? AND round = ? AND final = 1",
+        chain,
+        last_round,
+    )
+    rule = payload_of(rows[0][2])["body"].get("rule", "") if rows and rows[0][1] == Kind.VOID else ""
+    if rule not in INSPECTED_AFTER:
+        return ""
+    later = read(
+        "SELECT envelope FROM entry WHERE chain = ? AND kind = 'incident' AND seq > ?", chain, rows[0][0]
+    )
+    return "" if any(payload_of(row[0])["body"]["what"] == "inspected" for row in later) else str(rule)
+
+
+def _results(read: Read, chain: int) -> tuple[dict[str, Any], ...]:
+    # Looks through as many rounds as there may be voids among them, and no further.
+    rows = read(
+        "SELECT round, kind, envelope, seq FROM entry WHERE chain = ? AND final = 1"
+        " ORDER BY round DESC LIMIT ?",
+        chain,
+        FINALS_LOOKED_AT,
+    )
+    corrections = _corrections(read, chain, rows[-1][3]) if rows else {}
+    newest: list[dict[str, Any]] = []
+    for round_number, kind, envelope, _ in rows:
+        correction = corrections.get(round_number)
+        if correction is not None and correction["body"]["after"]["kind"] == Kind.RESULT:
+            newest.append(_corrected(payload_of(envelope), correction))
+        elif correction is None and kind == Kind.RESULT:
+            newest.append(payload_of(envelope))
+        if len(newest) == RESULTS_KEPT:
+            break
+    return tuple(reversed(newest))
+
+
+def _corrections(read: Read, chain: int, seq: int) -> dict[int, dict[str, Any]]:
+    """By round the last correction, of those that came after a record."""
+    rows = read(
+        "SELECT round, envelope FROM entry WHERE chain = ? AND seq > ? AND kind = 'correction' ORDER BY seq",
+        chain,
+        seq,
+    )
+    return {int(round_number): payload_of(envelope) for round_number, envelope in rows}
+
+
+def _corrected(final: dict[str, Any], correction: dict[str, Any]) -> dict[str, Any]:
+    """A final record as it counts: what came is the correction's, and so is its place in the chain."""
+    outcome = correction["body"]["after"]["outcome"]
+    return final | {"seq": correction["seq"], "body": final["body"] | {"outcome": outcome}}
+
+
+def _number(read: Read, query: str, *values: str | int) -> int:
+    return int(read(query, *values)[0][0])

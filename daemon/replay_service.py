@@ -1,0 +1,249 @@
+"""Records again, for consumers who missed some: answers replay requests out of the journal.
+
+    request {"consumer","chain","from","to","id"} --> the envelopes verbatim, in order --> one `End`
+
+Play comes first: answers go over the inbox's link and not the publisher's, the journal is read in a thread,
+and so many records a second are sent, a few at a time. Consumers take turns, and so do the tables of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Protocol
+
+import msgspec
+from msgspec import Meta, Struct
+
+from dollyd.daemon.clock import Clock
+from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.inbox import Route
+from dollyd.daemon.journal import Journal
+from dollyd.daemon.mqtt import LinkError, Message
+from dollyd.daemon.topics import Topics, check_name
+
+RECORDS_A_REQUEST = 1000
+"""Who asked for more gets these, and asks again from the next one on."""
+RECORDS_PER_S = 500
+"""For all consumers of a node together."""
+RECORDS_A_TURN = 25
+REQUESTS_MAX = 1000
+"""Requests that wait; more are dropped and counted, and their senders ask again."""
+CORRELATION_MAX_BYTES = 128
+
+UNKNOWN_CHAIN = "unknown-chain"
+BEYOND_THE_END = "beyond-the-end"
+PRUNED = "pruned"
+BAD_REQUEST = "bad-request"
+BUSY = "busy"
+
+_Seq = Annotated[int, Meta(ge=1, lt=2**53)]
+
+
+class Request(Struct, frozen=True, forbid_unknown_fields=True):
+    """Payload of `<table>/replay`: records `from` to `to` of a chain, both included. `id` is given back."""
+
+    consumer: str
+    chain: Annotated[str, Meta(min_length=1, max_length=64)]
+    from_: _Seq = msgspec.field(name="from")
+    to: _Seq
+    id: Annotated[str, Meta(max_length=64)]
+
+
+class End(Struct, frozen=True):
+    """The last message of an answer. `sent` records came before it, in order and without a hole.
+
+    `problem` is empty, or why there are not more: `unknown-chain`, `beyond-the-end` (the chain ends before
+    `to`), `pruned` (the journal keeps no longer all of these), `bad-request`, or `busy` (another request of
+    the same consumer for the same table is being answered). Nobody gets more than `RECORDS_A_REQUEST`.
+    """
+
+    end: str
+    chain: str
+    from_: int = msgspec.field(name="from")
+    to: int
+    sent: int
+    problem: str
+
+
+class _Asker(Struct, frozen=True):
+    """What can be read of a request that is none, to tell its sender so."""
+
+    consumer: str = ""
+    id: Annotated[str, Meta(max_length=64)] = ""
+
+
+class Send(Protocol):
+    """Publish with QoS 1: topic, payload, correlation. Raises `LinkError`."""
+
+    def __call__(self, topic: str, payload: bytes, correlation: bytes, /) -> Awaitable[None]:
+        """Wait until it was handed to the broker's socket."""
+        ...
+
+
+@dataclass(slots=True)
+class _Answer:
+    """A request on its way; `problem` is set where the answer is an `End` and nothing else."""
+
+    table: str
+    request: Request
+    topic: str
+    correlation: bytes
+    problem: str = ""
+    sent: int = 0
+
+    @property
+    def next_seq(self) -> int:
+        return self.request.from_ + self.sent
+
+    @property
+    def last_seq(self) -> int:
+        return min(self.request.to, self.request.from_ + RECORDS_A_REQUEST - 1)
+
+
+class ReplayService:
+    """Takes requests through its `routes`, and answers them in `run`."""
+
+    def __init__(self, tables: list[str], topics: Topics, journal: Journal, send: Send, clock: Clock) -> None:
+        self._tables = tables
+        self._topics = topics
+        self._journal = journal
+        self._send = send
+        self._clock = clock
+        self._waiting: dict[str, deque[_Answer]] = {}
+        """By consumer; the first one is next, and the first answer of its own."""
+        self._wake = asyncio.Event()
+        self._free_ns = 0  # when the next records may go
+        self._sent = 0
+        self._requests: Counter[str] = Counter()
+
+    def routes(self) -> list[Route]:
+        """Where requests come in."""
+        return [self.route(table) for table in self._tables]
+
+    def route(self, table: str) -> Route:
+        """Where the requests for one table come in."""
+        return Route(self._topics.replay(table), partial(self._take, table))
+
+    def snapshot(self) -> dict[str, Any]:
+        """For the health topic: records sent, answers under way, and requests by how they ended."""
+        waiting = sum(map(len, self._waiting.values()))
+        return {"sent": self._sent, "waiting": waiting, "requests": dict(self._requests)}
+
+    # --- requests ------------------------------------------------------------------------------------
+
+    def _take(self, table: str, message: Message) -> None:
+        try:
+            request = msgspec.json.decode(message.payload, type=Request)
+        except msgspec.DecodeError:
+            self._refuse(table, message)
+            return
+        topic = self._answer_topic(table, request.consumer, message.response_topic)
+        if topic is None or len(message.correlation) > CORRELATION_MAX_BYTES:
+            self._refuse(table, message)
+            return
+        answer = _Answer(table, request, topic, message.correlation)
+        others = [one for one in self._waiting.get(request.consumer, ()) if one.table == table]
+        if any(one.request == request for one in others):
+            self._requests["repeated"] += 1  # sent twice, by the broker or in impatience: it is under way
+            return
+        if any(not one.problem for one in others):
+            answer.problem = BUSY
+        self._queue(answer)
+
+    def _answer_topic(self, table: str, consumer: str, response_topic: str) -> str | None:
+        """Where the answer goes: below `<table>/replay/` and nowhere else. None where that cannot be.
+
+        A response topic is chosen by whoever may ask: if it could be any topic, records would be published
+        again as if they were new, or to whatever they would confuse, with our rights.
+        """
+        if not check_name(consumer):
+            return None
+        if not response_topic:
+            return self._topics.replay_answer(table, consumer)
+        name = response_topic.rpartition("/")[2]
+        fits = check_name(name) and response_topic == self._topics.replay_answer(table, name)
+        return response_topic if fits else None
+
+    def _refuse(self, table: str, message: Message) -> None:
+        """Say `bad-request` to whoever can be told from what came, on the topic that is surely theirs."""
+        try:
+            asker = msgspec.json.decode(message.payload, type=_Asker)
+        except msgspec.DecodeError:
+            asker = _Asker()
+        if not check_name(asker.consumer):
+            self._requests["nobody-to-answer"] += 1
+            return
+        request = Request(asker.consumer, "", 0, 0, asker.id)
+        correlation = message.correlation[:CORRELATION_MAX_BYTES]
+        topic = self._topics.replay_answer(table, asker.consumer)
+        self._queue(_Answer(table, request, topic, correlation, BAD_REQUEST))
+
+    def _queue(self, answer: _Answer) -> None:
+        if sum(map(len, self._waiting.values())) >= REQUESTS_MAX:
+            self._requests["dropped"] += 1
+            return
+        self._waiting.setdefault(answer.request.consumer, deque()).append(answer)
+        self._wake.set()
+
+    # --- answers -------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Answer until cancelled. A lost link ends all answers: who misses the `End` asks again.
+
+        Raises `JournalError` where the journal cannot be read.
+        """
+        while True:
+            self._wake.clear()
+            if not self._waiting:
+                await self._wake.wait()
+            await self._clock.sleep_until(self._free_ns)
+            try:
+                await self._take_turn()
+            except LinkError:
+                self._requests["link-lost"] += sum(map(len, self._waiting.values()))
+                self._waiting.clear()
+
+    async def _take_turn(self) -> None:
+        """A few records of one answer; then it is another consumer's turn."""
+        consumer, answers = next(iter(self._waiting.items()))
+        sent_before = self._sent
+        ended = await self._go_on(answers[0])
+        cost = 1 + self._sent - sent_before
+        self._free_ns = self._clock.stamp().mono_ns + cost * NS_PER_S // RECORDS_PER_S
+        answer = answers.popleft()
+        if not ended:
+            answers.append(answer)
+        del self._waiting[consumer]
+        if answers:
+            self._waiting[consumer] = answers
+
+    async def _go_on(self, answer: _Answer) -> bool:
+        """Send the next records of an answer; tells whether it has come to its end."""
+        if not answer.problem:
+            last = min(answer.last_seq, answer.next_seq + RECORDS_A_TURN - 1)
+            read = partial(self._read, answer.table, answer.request.chain, answer.next_seq, last)
+            envelopes, answer.problem = await asyncio.to_thread(read)
+            for envelope in envelopes:
+                await self._send(answer.topic, envelope, answer.correlation)
+                answer.sent += 1
+                self._sent += 1
+        if not answer.problem and answer.next_seq <= answer.last_seq:
+            return False
+        request = answer.request
+        end = End(request.id, request.chain, request.from_, request.to, answer.sent, answer.problem)
+        await self._send(answer.topic, msgspec.json.encode(end), answer.correlation)
+        self._requests[answer.problem or "answered"] += 1
+        return True
+
+    def _read(self, table: str, chain: str, first: int, last: int) -> tuple[list[bytes], str]:
+        """Envelopes from `first` on without a hole, and why they do not go up to `last`. In a thread."""
+        if (table, chain) not in self._journal.chains():
+            return [], UNKNOWN_CHAIN
+        envelopes = [entry.envelope for entry in self._journal.entries(chain, first, last)]
+        if first <= self._journal.pruned_upto(chain):  # asked after reading: it only grows
+            return [], PRUNED
+        return envelopes, "" if len(envelopes) > last - first else BEYOND_THE_END

@@ -1,0 +1,158 @@
+"""The trust file on a disk: read it, change it, sign it anew. What it means is told in `client.trust`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from dollyd.client.jws import EnvelopeError, Keys, keys_of_jwks, parse_envelope
+from dollyd.client.trust import (
+    ROOT_TYP,
+    TRUST_TYP,
+    TRUST_VERSION,
+    RootRoll,
+    Trust,
+    TrustFile,
+    load_trust,
+)
+from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.files import sync_directory
+from dollyd.daemon.signing import Signer
+
+_FILE_MAX_BYTES = 1 << 20
+"""As long as an envelope may be; a site of 200 nodes and 1,000 people needs 400 kB."""
+
+
+def read_trust(path: Path, root: str, file: str = "", key: str = "") -> Trust:
+    """Read a trust file and verify it against the root's `kid`. Raises `ConfigError`.
+
+    `file` and `key` say where the path was configured.
+    """
+    data = _read(path, file, key)
+    try:
+        return load_trust(data, root)
+    except EnvelopeError as error:
+        problem = f"{path}: {error}" if file else str(error)
+        remedy = "give the site's trust file, and the root that it is signed under"
+        raise ConfigError(file or str(path), key, problem, remedy) from error
+
+
+def own_root(path: Path) -> str:
+    """The root that a trust file itself says it is signed under, for those who only look. `ConfigError`."""
+    try:
+        return parse_envelope(_read(path), TRUST_TYP).kid
+    except EnvelopeError as error:
+        raise ConfigError(str(path), "", str(error), "give a trust file") from error
+
+
+def new_trust(path: Path, site: str, root: Signer, issued: str) -> Trust:
+    """Make the first, empty trust file of a site. Raises `ConfigError`; nothing is overwritten."""
+    if path.exists():
+        raise ConfigError(str(path), "", "exists already", "name another file, or change this one")
+    first = TrustFile(
+        v=TRUST_VERSION, site=site, version=1, issued=issued, root=root.jwk, nodes=(), operators=()
+    )
+    return _write(path, first, root)
+
+
+def change_trust(path: Path, root: Signer, issued: str, change: Callable[[TrustFile], TrustFile]) -> Trust:
+    """Change a trust file that `root` has signed: a new version, signed and on the disk when this returns.
+
+    Raises `ConfigError` where the file is not that of `root`, or the change makes no good file.
+    """
+    old = read_trust(path, root.kid)
+    if old.root != root.kid:
+        raise ConfigError(str(path), "", f"signed under root {old.root}", "give that root's key")
+    return _write(path, _next_version(change(old.file), issued), root)
+
+
+def roll_root(path: Path, old: Signer, new: Signer, issued: str) -> Trust:
+    """Go over to a new root: it signs the file, which carries the old root's announcement. `ConfigError`."""
+    trust = read_trust(path, old.kid)
+    if trust.root != old.kid:
+        raise ConfigError(str(path), "", f"signed under root {trust.root}", "give that root's key as the old")
+    roll = RootRoll(v=TRUST_VERSION, site=trust.site, issued=issued, old=old.jwk, new=new.jwk)
+    announcement = old.sign(msgspec.json.encode(roll), ROOT_TYP).decode("ascii")
+    rolls = (*trust.file.rolls, announcement)
+    return _write(
+        path, _next_version(msgspec.structs.replace(trust.file, root=new.jwk, rolls=rolls), issued), new
+    )
+
+
+def read_public_key(path: Path) -> Ed25519PublicKey:
+    """The one key of a JWK, or of the JWK set that `dollyd keys show` prints. Raises `ConfigError`."""
+    keys = list(read_jwks(path).values())
+    if len(keys) != 1:
+        raise ConfigError(
+            str(path), "keys", f"{len(keys)} keys", "give a file with the one key that is meant"
+        )
+    return keys[0]
+
+
+def read_jwks(path: Path) -> Keys:
+    """Public keys of a JWK set, or of a single JWK. Raises `ConfigError`."""
+    try:
+        tree = msgspec.json.decode(_read(path), type=dict[str, msgspec.Raw])
+        jwks = (
+            msgspec.json.decode(tree["keys"], type=list[dict[str, str]])
+            if "keys" in tree
+            else [{name: msgspec.json.decode(value, type=str) for name, value in tree.items()}]
+        )
+        return keys_of_jwks(jwks)
+    except (msgspec.MsgspecError, UnicodeDecodeError, EnvelopeError) as error:
+        remedy = "give the JWK set that `dollyd keys show` prints"
+        raise ConfigError(str(path), "keys", str(error), remedy) from error
+
+
+def keys_for_verification(jwks: Path | None, trust: Path | None, root: str) -> Keys | Trust | None:
+    """What `dollyd verify` takes as keys: a JWK set, a trust file under a pinned root, or nothing.
+
+    Raises `ConfigError`, also where both are given, or a trust file without its root.
+    """
+    if jwks is not None and trust is not None:
+        raise ConfigError(str(trust), "--trust", "given beside --keys", "give one of the two")
+    if (trust is None) != (not root):
+        raise ConfigError(str(trust or root), "--root", "goes with --trust", "give both or neither")
+    if trust is not None:
+        return read_trust(trust, root)
+    return read_jwks(jwks) if jwks is not None else None
+
+
+def _next_version(file: TrustFile, issued: str) -> TrustFile:
+    return msgspec.structs.replace(file, version=file.version + 1, issued=issued)
+
+
+def _write(path: Path, file: TrustFile, root: Signer) -> Trust:
+    """Sign and replace the file as a whole; what a consumer would refuse is not written."""
+    data = root.sign(msgspec.json.encode(file), TRUST_TYP)
+    try:
+        trust = load_trust(data, root.kid)
+    except EnvelopeError as error:
+        raise ConfigError(
+            str(path), "", str(error), "correct what was given; the file is unchanged"
+        ) from error
+    new = path.with_name(path.name + ".new")
+    try:
+        with new.open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        new.replace(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        remedy = "name a file in a writable directory"
+        raise ConfigError(str(path), "", f"cannot be written: {error.strerror}", remedy) from error
+    return trust
+
+
+def _read(path: Path, file: str = "", key: str = "") -> bytes:
+    try:
+        with path.open("rb") as source:
+            return source.read(_FILE_MAX_BYTES + 1)
+    except OSError as error:
+        problem = f"{path}: {error.strerror}" if file else str(error.strerror)
+        raise ConfigError(file or str(path), key, problem, "give the path of a readable file") from error

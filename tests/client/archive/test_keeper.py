@@ -1,0 +1,58 @@
+"""When a gap is asked for, and when it is left alone."""
+
+from __future__ import annotations
+
+from random import Random
+
+from dollyd.client.archive.keeper import LATER_S, Keeper, newest
+from dollyd.client.archive.store import Chain, Gap
+from dollyd.client.reader import REPLAYS_AT_ONCE
+from dollyd.client.replay import Patience
+
+GAP = Gap("r1", "c", 5, 9, certain=True)
+
+
+def keeper() -> Keeper:
+    return Keeper(Patience(answer_s=1.0, answer_max_s=1.0, gap_s=5.0), Random(1))
+
+
+def test_a_gap_that_nobody_can_fill_is_asked_for_again_much_later() -> None:
+    keeping = keeper()
+    (request,), _ = keeping.requests([GAP], 0.0)
+    assert (request.table, request.chain, request.first, request.last) == ("r1", "c", 5, 9)
+    keeping.ended("c", request.id, "pruned", 0.1)
+    times = [at / 2 for at in range(1, int(LATER_S * 2) + 4)]
+    asked = [at for at in times if keeping.requests([GAP], at)[0]]
+    assert len(asked) == 1
+    assert asked[0] >= LATER_S
+
+
+def test_another_gap_of_the_chain_is_asked_for_at_once() -> None:
+    keeping = keeper()
+    (request,), _ = keeping.requests([GAP], 0.0)
+    keeping.ended("c", request.id, "pruned", 0.1)
+    keeping.requests([GAP], 0.2)
+    assert len(keeping.requests([Gap("r1", "c", 2, 3, certain=True)], 0.3)[0]) == 1
+
+
+def test_what_only_somebody_unknown_spoke_of_is_forgotten() -> None:
+    keeping, rumour = keeper(), Gap("r1", "c", 5, 9, certain=False)
+    (request,), _ = keeping.requests([rumour], 0.0)
+    keeping.ended("c", request.id, "unknown-chain", 0.1)
+    assert keeping.requests([rumour], 0.2) == ([], ["c"])
+
+
+def test_few_requests_are_on_their_way_at_a_time() -> None:
+    keeping = keeper()
+    gaps = [Gap(f"r{number}", f"c{number}", 1, 1, certain=True) for number in range(20)]
+    requests, _ = keeping.requests(gaps, 0.0)
+    assert len(requests) == REPLAYS_AT_ONCE
+    assert keeping.requests(gaps, 0.1)[0] == []
+    keeping.ended(requests[0].chain, requests[0].id, "", 0.2)
+    assert len(keeping.requests(gaps[1:], 0.2)[0]) == 1
+
+
+def test_the_chain_that_goes_on_is_acknowledged_and_none_without_records() -> None:
+    old, new = Chain("s", "r1", "a", 1, 50, 50, ""), Chain("s", "r1", "b", 1, 2, 2, "")
+    empty = Chain("s", "r2", "d", 1, 0, 7, "")
+    assert newest([old, new, empty]) == {"r1": new}

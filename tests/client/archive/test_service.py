@@ -1,0 +1,181 @@
+"""Archives over a real broker: alone and side by side, with a node that publishes and answers for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from random import Random
+
+import pytest
+from tests.support.archives import OpenStore, count, holds
+from tests.support.broker import Mosquitto, listening, until
+from tests.support.chains import SITE, ChainMaker, keys, signer
+from tests.support.evenings import House
+from tests.support.replaying import TOPICS, node_at
+
+from dollyd.client.archive.service import Archive
+from dollyd.client.archive.store import Store, StoreError
+from dollyd.client.replay import Patience
+from dollyd.daemon.core.record import Kind
+from dollyd.daemon.mqtt import MqttSettings
+
+QUICK = Patience(answer_s=0.5, answer_max_s=1.0, gap_s=10.0)
+
+
+@pytest.fixture
+def broker() -> Iterator[Mosquitto]:
+    with Mosquitto("max_queued_messages 0\n") as running:
+        yield running
+
+
+@asynccontextmanager
+async def archive(
+    broker: Mosquitto, open_store: OpenStore, name: str = "archive", group: str = ""
+) -> AsyncIterator[Archive]:
+    """An instance that has subscribed; it ends with the block, and whatever it holds is lost."""
+    mqtt = MqttSettings((broker.address,), "replaced", ack_deadline_s=5.0)
+    instance = Archive(
+        mqtt, SITE, name, keys(signer()), open_store, group=group, patience=QUICK, rng=Random(1)
+    )
+    working = asyncio.create_task(instance.run())
+    try:
+        await until(lambda: instance._link is not None or working.done())
+        yield instance
+    finally:
+        working.cancel()
+        await asyncio.wait({working})
+        if not working.cancelled():
+            working.result()
+
+
+async def whole(store: Store, records: int) -> None:
+    """Wait until so many records are archived without a hole."""
+    await until(lambda: sum(chain.complete_to for chain in store.chains()) == records, 20)
+
+
+async def test_one_archive_fills_what_was_lost_and_acknowledges_what_is_whole(
+    broker: Mosquitto, open_store: OpenStore
+) -> None:
+    maker = ChainMaker().begin().play(1, 20)
+    store = open_store()
+    async with node_at(broker, {maker.chain: maker}) as node, archive(broker, open_store) as instance:
+        await node.publish([one for seq, one in enumerate(maker.entries, 1) if seq not in {1, 7, 8, 30}])
+        await whole(store, 61)
+        assert instance.stats.keeps
+        async with listening(broker, TOPICS.every_ack(), name="acks") as acks:
+            await until(lambda: any(json.loads(one)["seq"] == 61 for one in acks.payloads()))
+    assert instance.stats.archived == 61
+    assert json.loads(acks.payloads()[-1])["consumer"] == "archive"
+
+
+async def test_the_last_record_is_missed_by_what_the_broker_keeps(
+    broker: Mosquitto, open_store: OpenStore
+) -> None:
+    maker = ChainMaker().begin().play(1, 2)
+    store = open_store()
+    async with node_at(broker, {maker.chain: maker}) as node:
+        await node.keep(TOPICS.last("r1"), maker.envelopes[-1])
+        async with archive(broker, open_store):
+            await whole(store, 7)
+
+
+async def test_a_lost_announcement_of_a_key_is_asked_for(broker: Mosquitto, open_store: OpenStore) -> None:
+    maker = ChainMaker().begin().play(1, 1)
+    maker.add(Kind.KEY, body={"event": "rotated", "jwk": signer(2).jwk, "reason": "yearly"})
+    maker.signer = signer(2)
+    maker.play(2, 3)
+    store = open_store()
+    async with node_at(broker, {maker.chain: maker}) as node, archive(broker, open_store) as instance:
+        await node.publish([one for one in maker.entries if one.seq != 5])
+        await whole(store, len(maker.entries))
+    assert instance.refused["unknown-key"] > 0
+
+
+async def test_what_is_not_signed_or_out_of_place_is_not_archived(
+    broker: Mosquitto, open_store: OpenStore
+) -> None:
+    maker, stranger = ChainMaker().begin().play(1, 1), ChainMaker(chain="b" * 32, by=signer(3)).begin()
+    forged = maker.envelopes[1].replace(b'"signature":"', b'"signature":"AAAA', 1)[:-6] + b'"}'
+    async with node_at(broker, {maker.chain: maker}) as node, archive(broker, open_store) as instance:
+        for payload in (b"{", forged, maker.envelopes[2], stranger.envelopes[0]):
+            await node.say(TOPICS.record("r1", "key"), payload)
+        await node.publish(maker.entries[:1])
+        await until(lambda: instance.stats.archived == 1)
+    assert instance.refused.keys() == {"no-record", "misplaced", "unknown-key"}
+
+
+async def test_what_a_crash_loses_between_broker_and_data_base_is_a_hole_that_is_filled(
+    broker: Mosquitto, open_store: OpenStore
+) -> None:
+    """The broker thinks that it has delivered these: nobody but the chain knows that they are missing."""
+    maker = ChainMaker().begin().play(1, 100)
+    store = open_store()
+
+    class Stuck(Exception):  # noqa: N818
+        pass
+
+    def crash() -> Store:
+        stuck = open_store()
+
+        def insert(*_: object) -> int:
+            raise Stuck
+
+        stuck.insert = insert  # type: ignore[method-assign,assignment]  # a power cut in the transaction
+        return stuck
+
+    async with node_at(broker, {maker.chain: maker}) as node:
+        with suppress(BaseExceptionGroup):
+            async with archive(broker, crash, group="books"):
+                await node.publish(maker.entries[:200])
+                await asyncio.sleep(0.2)
+        assert count(store, "records") == 0
+        async with archive(broker, open_store, group="books"):
+            await node.publish(maker.entries[200:])
+            await whole(store, 301)
+        assert node.asked
+
+
+async def test_a_data_base_that_goes_away_is_waited_for(
+    broker: Mosquitto, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dollyd.client.archive.service.STORE_PAUSE_S", 0.05)
+    maker = ChainMaker().begin().play(1, 5)
+    store, failures = open_store(), 0
+
+    def refuse() -> Store:
+        nonlocal failures
+        if failures < 4:
+            failures += 1
+            raise StoreError("the server is starting up")
+        return open_store()
+
+    async with node_at(broker, {maker.chain: maker}) as node, archive(broker, refuse):
+        await node.publish(maker.entries)
+        await whole(store, 16)
+    assert failures == 4
+
+
+async def test_two_instances_share_the_stream_and_one_keeps(
+    broker: Mosquitto, open_store: OpenStore, seed: int
+) -> None:
+    """Doubled, out of order, with holes; one of the two is ended in between and comes back."""
+    rng = Random(seed)
+    house = House(rng).play(900, rounds=30)
+    entries = [entry for maker in house.chains.values() for entry in maker.entries]
+    heard = [entry for entry in entries if rng.random() > 0.05] + rng.sample(entries, len(entries) // 5)
+    for first in range(0, len(heard), 50):
+        heard[first : first + 50] = rng.sample(heard[first : first + 50], len(heard[first : first + 50]))
+    half = len(heard) // 2
+    store = open_store()
+    makers = {maker.chain: maker for maker in house.chains.values()}
+    async with node_at(broker, makers) as node, archive(broker, open_store, "two", "books") as two:
+        async with archive(broker, open_store, "one", "books") as one:
+            await node.publish(heard[:half])
+        async with archive(broker, open_store, "one", "books") as again:
+            await node.publish(heard[half:])
+            await whole(store, len(entries))
+            assert [instance.stats.keeps for instance in (two, again)].count(True) == 1
+    assert min(instance.stats.archived for instance in (one, two, again)) > 0
+    assert [name for name, right in holds(store, house).items() if not right] == []

@@ -1,0 +1,326 @@
+"""The book of the example service, record by record, in SQLite and in PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import msgspec
+import pytest
+from examples.settlement_service import HELD, Book, Database, open_database
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.chains import ChainMaker
+from tests.support.postgres import Postgres
+from tests.support.tables import layout, roulette
+
+from dollyd.client import Delivered, Watermark
+from dollyd.client.jws import parse_envelope
+from dollyd.client.settlement.rulebooks import load_rulebook
+from dollyd.daemon.core.games.roulette import ROULETTE
+from dollyd.daemon.core.games.spec import Drawn
+from dollyd.daemon.core.record import Kind, Record
+
+STAKES = {"minimum": 100, "maximum": 1000, "currency": "EUR"}
+VOID = "void"
+
+
+TABLES = "closed, final, bet, booking, dollyd_watermark"
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Of a data base in PostgreSQL."""
+    with Postgres() as server:
+        yield server.new_database()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    in_memory = request.param == "sqlite"
+    with closing(open_database(":memory:" if in_memory else request.getfixturevalue("address"))) as opened:
+        yield opened
+        if not in_memory:
+            opened.query(f"TRUNCATE {TABLES}")
+
+
+class Evening:
+    """One table of roulette, variant D unless said otherwise; a book takes its records."""
+
+    def __init__(self, database: Database, variant: str = "D", zero_rule: str = "prison") -> None:
+        self.database = database
+        self.book = Book(database)
+        self.chain = ChainMaker()
+        self.finals: dict[int, tuple[int, str]] = {}
+        """Number of the last record that ended each round, and what it said."""
+        rulebook = load_rulebook("fi-ray-2013-roulette")
+        named = {"id": rulebook.id, "digest": rulebook.digest}
+        self._setting = {"game": "roulette", "variant": variant, "rulebook": named, "zero_rule": zero_rule}
+        self._variant = roulette(variant)
+        self.take(Kind.KEY)
+
+    def sign(self, kind: Kind, number: int = 0, body: dict[str, Any] | None = None) -> Delivered:
+        """The next record, which the book has not taken yet."""
+        envelope = self.chain.add(kind, number, body)
+        return Delivered(msgspec.json.decode(parse_envelope(envelope).payload, type=Record), envelope)
+
+    def take(self, kind: Kind, number: int = 0, body: dict[str, Any] | None = None) -> Delivered:
+        delivered = self.sign(kind, number, body)
+        self.book.take(delivered)
+        return delivered
+
+    def ended(self, body: dict[str, Any]) -> dict[str, Any]:
+        return body | {"setting": self._setting, "stakes": STAKES}
+
+    def finding(self, came: str, policy: str = "player_choice") -> dict[str, Any]:
+        if came == VOID:
+            return {"kind": "void", "stake_policy": policy}
+        drawn = Drawn((came,), self._variant, layout(self._variant.layout), ())
+        return {"kind": "result", "outcome": ROULETTE.outcome(drawn)}
+
+    def play(self, came: str, policy: str = "player_choice") -> Delivered:
+        """The next round, with a number or void."""
+        number = len(self.finals) + 1
+        self.take(Kind.BETS_CLOSED, number)
+        body = self.finding(came, policy)
+        kind = Kind(body.pop("kind"))
+        self.finals[number] = (self.chain.seq + 1, came)
+        return self.take(kind, number, self.ended(body))
+
+    def correct(self, number: int, came: str) -> Delivered:
+        """What counted for a round is replaced."""
+        corrects, before = self.finals[number]
+        self.finals[number] = (self.chain.seq + 1, came)
+        body = {"corrects": corrects, "before": self.finding(before), "after": self.finding(came)}
+        return self.take(Kind.CORRECTION, number, self.ended(body))
+
+    def bet(self, name: str, kind: str, *selection: str, number: int = 0, stake: int = 200) -> None:
+        placed = (name, self.chain.chain, number or len(self.finals) + 1, "roulette", kind)
+        self.database.query(
+            "INSERT INTO bet (id, chain, round, game, kind, selection, stake) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            *(*placed, json.dumps(selection), stake),
+        )
+
+    def choose(self, name: str, choice: str) -> None:
+        query = "UPDATE bet SET choice = ? WHERE id = ? AND round = ?"
+        self.database.query(query, choice, name, len(self.finals) + 1)
+
+    @property
+    def cash(self) -> int:
+        ((balance,),) = self.database.query("SELECT balance FROM cash")
+        return int(balance)
+
+    def booked(self, name: str) -> list[tuple[Any, ...]]:
+        """Round, entry, verdict and money, in order."""
+        query = "SELECT round, entry, verdict, profit + returned + invalid FROM booking WHERE bet = ?"
+        return self.database.query(f"{query} ORDER BY seq, entry, round", name)
+
+    def living(self) -> list[tuple[Any, ...]]:
+        """What lies on rounds to come."""
+        query = "SELECT id, round, stake, state FROM bet WHERE verdict IS NULL ORDER BY id"
+        return [(*place, json.loads(state)) for *place, state in self.database.query(query)]
+
+
+# --- one round -----------------------------------------------------------------------------------
+
+
+def test_each_bet_is_booked_once_and_the_cash_follows(database: Database) -> None:
+    evening = Evening(database, "C", "lose")
+    evening.bet("won", "straight", "17")
+    evening.bet("lost", "even_money", "red")
+    evening.bet("too-high", "even_money", "black", stake=1500)
+    evening.bet("tomorrow", "dozen", "13-24", number=2)
+    evening.play("17")
+    assert evening.booked("won") == [(1, "settled", "wins", 7200)]
+    assert evening.booked("lost") == [(1, "settled", "loses", 0)]
+    assert evening.booked("too-high") == [(1, "settled", "wins", 2500)]
+    assert evening.cash == 200 + 200 + 1500 + 200 - 7200 - 2500
+    assert [bet[0] for bet in evening.living()] == ["tomorrow"]
+
+
+def test_two_services_at_once_do_not_pay_twice(database: Database) -> None:
+    evening = Evening(database, "C", "lose")
+    evening.bet("won", "straight", "17")
+    result = evening.play("17")
+    with pytest.raises(Exception, match=r"(?i)unique constraint"):
+        evening.book.take(result)
+    assert evening.booked("won") == [(1, "settled", "wins", 7200)]
+
+
+def test_what_cannot_be_is_held_and_the_others_are_paid(database: Database) -> None:
+    evening = Evening(database, "C", "lose")
+    evening.bet("a-strange", "split", "1", "3")
+    evening.bet("b-good", "straight", "3")
+    evening.bet("c-low", "straight", "3", stake=99)
+    evening.play("3")
+    assert evening.booked("b-good") == [(1, "settled", "wins", 7200)]
+    held = database.query("SELECT bet, reason FROM booking WHERE verdict = ? ORDER BY bet", HELD)
+    assert [bet for bet, _ in held] == ["a-strange", "c-low"]
+    assert "1/3 is no split" in held[0][1]
+    assert "below the table's minimum" in held[1][1]
+
+
+def test_no_bet_comes_after_no_more_bets(database: Database) -> None:
+    evening = Evening(database)
+    evening.take(Kind.BETS_CLOSED, 1)
+    with pytest.raises(Exception, match="no more bets for this round"):
+        evening.bet("late", "straight", "17")
+    evening.bet("in-time", "straight", "17", number=2)
+    assert [bet[0] for bet in evening.living()] == ["in-time"]
+
+
+class FullDisk:
+    """No watermark can be kept."""
+
+    def load(self) -> dict[str, Watermark]:
+        return {}
+
+    def save(self, watermark: Watermark) -> None:
+        raise OSError("no space left on device")
+
+
+def test_payouts_and_watermark_are_one_transaction(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evening = Evening(database, "C", "lose")
+    evening.bet("won", "straight", "17")
+    evening.take(Kind.BETS_CLOSED, 1)
+    result = evening.sign(Kind.RESULT, 1, evening.ended(evening.finding("17")))
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "watermarks", FullDisk())
+        with pytest.raises(OSError, match="no space"):
+            evening.book.take(result)
+    assert evening.booked("won") == []
+    assert [mark.seq for mark in database.watermarks.load().values()] == [2]
+    evening.book.take(result)
+    assert evening.booked("won") == [(1, "settled", "wins", 7200)]
+    assert [mark.seq for mark in database.watermarks.load().values()] == [3]
+
+
+# --- stakes that stay ----------------------------------------------------------------------------
+
+
+def test_an_imprisoned_stake_goes_on_with_its_state(database: Database) -> None:
+    evening = Evening(database)
+    evening.bet("red", "even_money", "red", stake=1500)
+    for came in ("0", VOID, "0", "1"):
+        evening.play(came)
+    assert evening.living() == [("red", 5, 1000, {"need": 1, "run": 0, "original": 1000})]
+    evening.play("1")
+    assert evening.living() == []
+    stays = [(number, "settled", "stays", 0) for number in (2, 3, 4)]
+    assert evening.booked("red") == [
+        (1, "settled", "stays", 500),
+        *stays,
+        (5, "settled", "returned", 1000),
+    ]
+    assert evening.cash == 0
+
+
+def test_a_choice_counts_for_one_round(database: Database) -> None:
+    evening = Evening(database, zero_rule="both")
+    evening.bet("red", "even_money", "red")
+    evening.choose("red", "prison")
+    evening.play("0")
+    evening.choose("red", "quarter")
+    evening.play("0")
+    assert evening.booked("red")[-1] == (2, "settled", "part-returned", 50)
+    evening.bet("black", "even_money", "black")
+    evening.choose("black", "prison")
+    evening.play("0")
+    evening.play("0")
+    assert evening.booked("black")[-1] == (4, "settled", HELD, 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "verdict", "money"), [("carried", "stays", 0), ("returned", "returned", 200)]
+)
+def test_a_void_round_does_what_its_policy_says(
+    database: Database, policy: str, verdict: str, money: int
+) -> None:
+    evening = Evening(database)
+    evening.bet("red", "even_money", "red")
+    evening.play(VOID, policy)
+    assert evening.booked("red") == [(1, "settled", verdict, money)]
+    evening.play("1")
+    assert evening.cash == (-200 if policy == "carried" else 0)
+
+
+# --- corrections ---------------------------------------------------------------------------------
+
+
+def test_t59_a_correction_books_what_it_takes_back_and_what_counts(
+    database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evening = Evening(database, "C", "lose")
+    evening.bet("fifteen", "straight", "15")
+    evening.bet("thirty-two", "straight", "32")
+    evening.play("32")
+    evening.correct(1, "15")
+    assert evening.booked("thirty-two") == [
+        (1, "settled", "wins", 7200),
+        (1, "reversed", "wins", -7200),
+        (1, "settled", "loses", 0),
+    ]
+    assert evening.booked("fifteen")[1:] == [(1, "reversed", "loses", 0), (1, "settled", "wins", 7200)]
+    assert evening.cash == 400 - 7200
+    assert "bet thirty-two, round 1: reversed wins -7200" in capsys.readouterr().out
+    evening.correct(1, VOID)  # and that was wrong too
+    assert evening.cash == 0
+    assert [entry[1:3] for entry in evening.booked("fifteen")[3:]] == [
+        ("reversed", "wins"),
+        ("settled", "returned"),
+    ]
+
+
+def test_a_correction_settles_the_rounds_since_of_a_stake_that_stays(database: Database) -> None:
+    evening = Evening(database, zero_rule="both")
+    evening.bet("red", "even_money", "red")
+    evening.choose("red", "prison")
+    evening.play("2")  # lost, says the record
+    evening.play("0")
+    evening.play("1")
+    evening.correct(1, "0")  # imprisoned, and zero again: the player never chose there
+    assert evening.booked("red")[1:] == [
+        (1, "reversed", "loses", 0),
+        (1, "settled", "stays", 0),
+        (2, "settled", HELD, 0),
+    ]
+    evening.correct(2, "4")
+    assert evening.booked("red")[-2:] == [(2, "reversed", HELD, 0), (2, "settled", "loses", 0)]
+    evening.correct(1, "1")
+    assert evening.booked("red")[-1] == (1, "settled", "wins", 400)
+    assert evening.living() == []
+    assert evening.cash == -200
+
+
+NUMBERS = st.lists(st.sampled_from(["0", "1", "2", VOID]), min_size=1, max_size=6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_settle_then_correct_equals_settle_right(data: st.DataObject) -> None:
+    wrong = data.draw(NUMBERS)
+    right = wrong.copy()
+    corrections = data.draw(
+        st.lists(st.tuples(st.integers(0, len(wrong) - 1), st.sampled_from(["0", "1", "2", VOID])))
+    )
+    with closing(open_database(":memory:")) as one, closing(open_database(":memory:")) as other:
+        corrected, straight = Evening(one), Evening(other)
+        for evening in (corrected, straight):
+            for number in range(1, len(wrong) + 1):
+                evening.bet(f"red-{number}", "even_money", "red", number=number)
+                evening.bet(f"one-{number}", "straight", "1", number=number)
+        for came in wrong:
+            corrected.play(came)
+        for place, came in corrections:
+            right[place] = came
+            corrected.correct(place + 1, came)
+        for came in right:
+            straight.play(came)
+        assert corrected.cash == straight.cash
+        assert corrected.living() == straight.living()
+        query = "SELECT id, round, verdict, stake, state FROM bet ORDER BY id, round"
+        assert one.query(query) == other.query(query)

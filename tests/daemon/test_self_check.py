@@ -1,0 +1,135 @@
+"""The installed files against the manifest of the build, and what follows where they differ."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import zipfile
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from tests.support.broker import until
+from tools.manifest import seal_directory, seal_wheel
+
+from dollyd.daemon.core.events import PlayHalted
+from dollyd.daemon.core.record import SelfCheckBody
+from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.halts import Halt, Halts
+from dollyd.daemon.self_check import (
+    DIFFERS_MAX,
+    EVERY_S,
+    MANIFEST,
+    SelfCheck,
+    check_files,
+    digests,
+    manifest_of,
+)
+from dollyd.simulators.clock import VirtualClock
+
+FILES = {"__init__.py": "", "daemon/app.py": "run", "config/rulebooks/roulette.toml": "id = 'x'"}
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """An installed package, sealed."""
+    package = tmp_path / "dollyd"
+    for name, text in FILES.items():
+        path = package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__" / "app.pyc").write_text("compiled here")
+    seal_directory(tmp_path)
+    return package
+
+
+def test_a_sealed_build_is_good_and_names_its_manifest(package: Path) -> None:
+    answer = check_files("asked", package)
+    assert (answer.result, answer.files, answer.differs) == ("good", len(FILES), [])
+    assert answer.manifest == sha256((package / MANIFEST).read_bytes()).hexdigest()
+
+
+def test_the_manifest_is_one_that_sha256sum_reads(package: Path) -> None:
+    run = subprocess.run(["sha256sum", "--check", "--strict", MANIFEST], cwd=package, check=False)
+    assert run.returncode == 0
+
+
+def test_a_source_checkout_is_unsealed() -> None:
+    answer = check_files("start")
+    assert (answer.result, answer.differs) == ("unsealed", [])
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "changed daemon/app.py": lambda package: (package / "daemon/app.py").write_text("rum"),
+    "missing daemon/app.py": lambda package: (package / "daemon/app.py").unlink(),
+    "added daemon/extra.py": lambda package: (package / "daemon/extra.py").write_text(""),
+    "added daemon/\\xfc.py": lambda package: (package / "daemon/\xfc.py").write_text(""),
+}
+
+
+@pytest.mark.parametrize("difference", DAMAGES)
+def test_what_differs_is_named(package: Path, difference: str) -> None:
+    DAMAGES[difference](package)
+    answer = check_files("asked", package)
+    assert (answer.result, answer.differing, answer.differs) == ("bad", 1, [difference])
+
+
+def test_a_manifest_that_is_garbage_and_a_great_many_differences_are_bounded(package: Path) -> None:
+    (package / MANIFEST).write_bytes(b"\xff\n" * 1000)
+    assert check_files("asked", package).result == "bad"
+    for number in range(100):
+        (package / f"extra{number}.py").touch()
+    answer = check_files("asked", package)
+    assert answer.differing >= 100
+    assert len(answer.differs) == DIFFERS_MAX
+
+
+async def test_it_is_done_at_the_start_every_day_and_when_asked(package: Path) -> None:
+    clock, answers = VirtualClock(), list[SelfCheckBody]()
+    check = SelfCheck(clock, answers.append, package)
+    check.at_start()
+    task = asyncio.create_task(check.run())
+    for days in (1, 2):
+        await until(lambda: clock.next_wake_ns() is not None)
+        clock.advance(EVERY_S * NS_PER_S - 1)
+        await asyncio.sleep(0.02)
+        assert len(answers) == days
+        clock.advance(1)
+        await until(lambda count=days: len(answers) > count)  # type: ignore[misc]  # bound now
+    check.ask()
+    await until(lambda: len(answers) == 4)
+    task.cancel()
+    await asyncio.wait({task})
+    assert [answer.reason for answer in answers] == ["start", "daily", "daily", "asked"]
+
+
+def test_one_reason_to_halt_play_does_not_take_another_back() -> None:
+    told: list[PlayHalted] = []
+    halts = Halts(told.append)
+    halts.put(Halt.DISK_FULL, holds=False)
+    halts.put(Halt.DISK_FULL, holds=True)
+    halts.put(Halt.DISK_FULL, holds=True)
+    halts.put(Halt.SELF_CHECK, holds=True)
+    halts.put(Halt.DISK_FULL, holds=False)
+    halts.put(Halt.SELF_CHECK, holds=False)
+    assert [one.reason for one in told] == ["disk-full", "disk-full,self-check", "self-check", ""]
+
+
+def test_a_wheel_is_sealed_once_and_stays_a_wheel(tmp_path: Path) -> None:
+    wheel = tmp_path / "dollyd-1-py3-none-any.whl"
+    record = "dollyd-1.dist-info/RECORD"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in FILES.items():
+            archive.writestr(f"dollyd/{name}", text)
+        archive.writestr(record, f"dollyd/__init__.py,,\n{record},,\n")
+    assert seal_wheel(wheel) == seal_wheel(wheel)
+    with zipfile.ZipFile(wheel) as archive:
+        assert len(archive.namelist()) == len(set(archive.namelist())) == len(FILES) + 2
+        lines = archive.read(record).decode().splitlines()
+        archive.extractall(tmp_path / "unpacked")
+    assert [line.partition(",")[0] for line in lines] == ["dollyd/__init__.py", f"dollyd/{MANIFEST}", record]
+    package = tmp_path / "unpacked" / "dollyd"
+    assert check_files("asked", package).result == "good"
+    assert manifest_of(digests(package)) == (package / MANIFEST).read_bytes()

@@ -1,0 +1,155 @@
+"""The shipped broker configuration and access list, with a real Mosquitto."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.broker import Mosquitto
+from tests.support.site_broker import CONFIG, Site, site_of
+
+from dollyd.daemon.broker_acl import node_acl
+from dollyd.daemon.broker_check import BrokerCheck, Finding, Level
+from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.mqtt import Cause, LinkError, MqttLink
+from dollyd.daemon.topics import Topics
+
+TOPICS = Topics("house")
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with Mosquitto(started=False) as broker:
+        site = site_of(broker)
+        broker.start()
+        yield site
+
+
+async def cause(site: Site, user: str, topic: str) -> Cause | None:
+    """Why a user may not publish to a topic, None where it may."""
+    try:
+        async with MqttLink(site.settings(user), site.address, keep_session=False) as link:
+            await link.publish(topic, b"x")
+    except LinkError as error:
+        return error.cause
+    return None
+
+
+@pytest.mark.parametrize(
+    ("user", "topic"),
+    [
+        ("box1", TOPICS.record("r1", "result")),
+        ("box1", TOPICS.last("r1")),
+        ("box1", TOPICS.device("r1", "wheel")),
+        ("box1", TOPICS.checkpoint("r1")),
+        ("box1", TOPICS.replay_answer("r1", "settlement")),
+        ("box1", TOPICS.node_status("box1")),
+        ("box1", TOPICS.trust()),
+        ("box2", TOPICS.record("r2", "void")),
+        ("settlement", TOPICS.ack("r1", "settlement")),
+        ("settlement", TOPICS.replay("r2")),
+        ("desk", TOPICS.command("r1")),
+        ("witness1", TOPICS.witness("r1", "witness1")),
+    ],
+)
+async def test_everybody_may_publish_what_is_theirs(site: Site, user: str, topic: str) -> None:
+    assert await cause(site, user, topic) is None
+
+
+@pytest.mark.parametrize(
+    ("user", "topic"),
+    [
+        ("box1", TOPICS.record("r2", "result")),
+        ("box1", TOPICS.last("r2")),
+        ("box1", TOPICS.node_status("box2")),
+        ("box1", TOPICS.node_keys("box2")),
+        ("box1", TOPICS.command("r1")),
+        ("box1", TOPICS.ack("r1", "settlement")),
+        ("settlement", TOPICS.record("r1", "result")),
+        ("settlement", TOPICS.last("r1")),
+        ("settlement", TOPICS.command("r1")),
+        ("settlement", TOPICS.ack("r1", "audit")),
+        ("settlement", TOPICS.replay_answer("r1", "settlement")),
+        ("settlement", TOPICS.trust()),
+        ("display", TOPICS.replay("r1")),
+        ("desk", TOPICS.record("r1", "result")),
+        ("desk", TOPICS.command_reply("r1")),
+        ("witness1", TOPICS.witness("r1", "witness2")),
+        ("witness1", TOPICS.checkpoint("r1")),
+        ("stranger", TOPICS.replay("r1")),
+    ],
+)
+async def test_nobody_may_publish_what_is_not_theirs(site: Site, user: str, topic: str) -> None:
+    assert await cause(site, user, topic) is Cause.DENIED
+
+
+async def test_a_display_hears_results_and_no_commands(site: Site) -> None:
+    async with MqttLink(site.settings("display"), site.address, keep_session=False) as display:
+        await display.subscribe(TOPICS.command("r1"))
+        await display.subscribe(TOPICS.last("r1"))
+        assert await cause(site, "desk", TOPICS.command("r1")) is None
+        assert await cause(site, "box1", TOPICS.last("r1")) is None
+        heard = await anext(display.messages())
+    assert heard.topic == TOPICS.last("r1")
+
+
+async def test_nobody_comes_in_without_a_certificate(site: Site) -> None:
+    nobody = replace(site.settings("box1"), cert_file=None, key_file=None, ack_deadline_s=0.5)
+    with pytest.raises(LinkError) as caught:
+        async with MqttLink(nobody, site.address, keep_session=False) as link:
+            await link.publish(TOPICS.last("r1"), b"x")
+    assert caught.value.cause in {Cause.TLS, Cause.CLOSED, Cause.REJECTED, Cause.SILENT}
+
+
+async def test_a_message_beyond_the_limit_is_not_taken(site: Site) -> None:
+    async with MqttLink(site.settings("box1"), site.address, keep_session=False) as link:
+        with pytest.raises(LinkError):
+            await link.publish(TOPICS.last("r1"), b"x" * 300_000)
+
+
+def test_the_shipped_blocks_of_nodes_are_those_that_check_prints() -> None:
+    shipped = (CONFIG / "mosquitto.acl").read_text("utf-8")
+    for node, table in (("box1", "r1"), ("box2", "r2")):
+        assert node_acl(TOPICS, node, [table]) in shipped
+
+
+# --- the check of a running broker ---------------------------------------------------------------
+
+
+async def findings(site: Site, user: str = "box1") -> dict[str, Finding]:
+    check = BrokerCheck(site.settings(user), site.address, TOPICS, user, SystemClock())
+    return {finding.what: finding for finding in await check.run()}
+
+
+async def test_the_check_finds_the_shipped_broker_good(site: Site) -> None:
+    found = await findings(site)
+    bad = [str(one) for one in found.values() if one.level in {Level.WRONG, Level.WARNING}]
+    assert [line for line in bad if "clock" not in line] == []
+    assert found["queue"].text.startswith("1500 records")
+    assert found["persistence"].level is Level.UNKNOWN
+    assert set(found) == {
+        "reach", "tls", "retained", "session", "queue", "access", "drops", "clock", "persistence"
+    }  # fmt: skip
+
+
+async def test_b30_a_queue_limit_of_the_broker_is_found_before_it_costs_records(tmp_path: Path) -> None:
+    with Mosquitto(started=False) as broker:
+        site = site_of(broker)
+        site.configure(
+            ("max_queued_messages 20000", "max_queued_messages 1000"),
+            (f"acl_file {CONFIG}/mosquitto.acl", ""),
+        )
+        broker.start()
+        found = await findings(site)
+    assert (found["queue"].level, found["access"].level) == (Level.WRONG, Level.WRONG)
+    assert "max_queued_messages 20000" in found["queue"].remedy
+    assert "1000 were kept" in found["queue"].text
+
+
+async def test_a_broker_that_is_not_there_is_one_finding_with_a_remedy() -> None:
+    with Mosquitto(started=False) as broker:
+        found = await findings(site_of(broker))
+    assert (found["reach"].level, found["reach"].remedy) == (Level.WRONG, "start the broker")
+    assert "queue" not in found

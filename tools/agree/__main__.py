@@ -1,0 +1,121 @@
+"""Damage files, ask all verifiers, compare: `python -m tools.agree FILES --seed N`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import msgspec
+from tests.support.chains import ChainMaker, signer
+from tests.support.nights import Night
+from tools.agree.damage import DAMAGE, TRUSTED, Lines
+from tools.agree.verifiers import Foreign, MissingError, go, is_good, javascript, ours
+from tools.schemas.evening import Evening, whole_evening
+
+from dollyd.client.jws import keys_of_jwks
+
+BATCH = 500
+NIGHT_PERIODS = 250
+DISAGREEMENTS_SHOWN = 20
+
+
+@dataclass
+class Outcome:
+    """What came of all files."""
+
+    good: Counter[str] = field(default_factory=Counter)
+    bad: Counter[str] = field(default_factory=Counter)
+    disagreements: list[str] = field(default_factory=list)
+
+
+def good_chains() -> list[Lines]:
+    """Chains to damage: short and long, one and two tables, with a new key, and a night as it was played."""
+    two = Evening("r2", "b" * 32, signer(3)).open().result(1)
+    one = Evening().open().result(1)
+    mixed = [line for pair in zip(one.envelopes, two.envelopes, strict=True) for line in pair]
+    return [whole_evening().envelopes, one.envelopes, mixed, played_night()]
+
+
+def played_night() -> Lines:
+    """The records of a simulated table with faults, cables pulled, and staff."""
+    night = Night(7)
+    night.play(NIGHT_PERIODS)
+    chain = ChainMaker().begin()
+    for record in night.table.records:
+        chain.add(record.kind, record.round, msgspec.json.decode(record.body))
+    return chain.envelopes
+
+
+def agree(count: int, seed: int, foreign: Sequence[Foreign], folder: Path) -> Outcome:
+    """Ask about `count` damaged files, in batches."""
+    rng, chains, names, outcome = Random(seed), good_chains(), list(DAMAGE), Outcome()
+    jwks = [signer(one).jwk for one in TRUSTED]
+    keys_file = folder / "keys.json"
+    keys_file.write_text(json.dumps({"keys": jwks}))
+    keys = keys_of_jwks(jwks)
+    with ThreadPoolExecutor(len(foreign)) as pool:
+        for first in range(0, count, BATCH):
+            files: dict[Path, str] = {}
+            for number in range(first, min(first + BATCH, count)):
+                damage = names[number % len(names)]
+                lines = DAMAGE[damage](rng.choice(chains), rng)
+                file = folder / f"{number - first}.jsonl"
+                file.write_bytes(b"".join(line + b"\n" for line in lines))
+                files[file] = damage
+            asked = [pool.submit(one.verdicts, keys_file, list(files)) for one in foreign]
+            said = {"ours": [ours(keys, file) for file in files]}
+            said |= {one.name: future.result() for one, future in zip(foreign, asked, strict=True)}
+            _compare(first, list(files.values()), said, outcome)
+    return outcome
+
+
+def _compare(first: int, damages: list[str], said: dict[str, list[str]], outcome: Outcome) -> None:
+    for index, damage in enumerate(damages):
+        verdicts = {name: verdicts[index] for name, verdicts in said.items()}
+        goods = {is_good(verdict) for verdict in verdicts.values()}
+        if len(goods) > 1:
+            told = "; ".join(f"{name}: {verdict}" for name, verdict in verdicts.items())
+            outcome.disagreements.append(f"file {first + index}, {damage}: {told}")
+        (outcome.good if goods == {True} else outcome.bad)[damage] += 1
+
+
+def report(outcome: Outcome, seed: int) -> str:
+    """A table of the damage, and where the verifiers disagree."""
+    lines = [f"{'damage':24}{'files':>8}{'good':>8}{'bad':>8}"]
+    for damage in DAMAGE:
+        good, bad = outcome.good[damage], outcome.bad[damage]
+        lines.append(f"{damage:24}{good + bad:8}{good:8}{bad:8}")
+    files = outcome.good.total() + outcome.bad.total()
+    lines += [f"{'all':24}{files:8}{outcome.good.total():8}{outcome.bad.total():8}", ""]
+    lines += outcome.disagreements[:DISAGREEMENTS_SHOWN]
+    return "\n".join([*lines, f"{len(outcome.disagreements)} disagreements (seed {seed})"])
+
+
+def main() -> int:
+    """Exit 1 where the verifiers disagree, 2 where one of them cannot be had."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", type=int, nargs="?", default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            foreign = [javascript(folder), go(folder)]
+        except MissingError as error:
+            print(f"Not every verifier can be had here: {error}", file=sys.stderr)
+            return 2
+        outcome = agree(arguments.files, arguments.seed, foreign, folder)
+    print(report(outcome, arguments.seed))
+    return 1 if outcome.disagreements else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

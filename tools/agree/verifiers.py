@@ -1,0 +1,84 @@
+"""The verifiers, each asked for many files at once."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dollyd.client.jws import Keys
+from dollyd.client.sources import envelopes_of_lines
+from dollyd.client.verify import verify_envelopes
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+JOSE = "jose@5"
+_GOOD, _WRONG = "good: ", "WRONG: "
+_PERSONS = ("two persons must stand behind it: ", "the two persons decided record ")
+
+
+class MissingError(Exception):
+    """A verifier cannot be had here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A verifier in another language: a command that takes keys and files, and prints a line a file."""
+
+    name: str
+    command: Sequence[str | Path]
+
+    def verdicts(self, keys: Path, files: Sequence[Path]) -> list[str]:
+        """What it says of each file. Raises `RuntimeError` where it does not say one verdict a file."""
+        run = subprocess.run([*self.command, keys, *files], capture_output=True, text=True, check=False)
+        said = [line.split(": ", 1)[1] for line in run.stdout.splitlines()]
+        if len(said) != len(files) or not all(text.startswith((_GOOD, _WRONG)) for text in said):
+            raise RuntimeError(f"{self.name} gave up: {run.stdout[-500:]}{run.stderr[-2000:]}")
+        return said
+
+
+def javascript(folder: Path) -> Foreign:
+    """`verify.mjs` beside npm's `jose`, both in `folder`."""
+    _need("node")
+    _need("npm")
+    shutil.copy(EXAMPLES / "verify.mjs", folder)
+    if not (folder / "node_modules" / "jose").is_dir():
+        _run("npm", "install", "--prefix", folder, "--no-audit", "--no-fund", "--prefer-offline", JOSE)
+    return Foreign("JavaScript", ["node", folder / "verify.mjs"])
+
+
+def go(folder: Path) -> Foreign:
+    """`verify.go`, built in `folder`."""
+    _need("go")
+    _run("go", "build", "-o", folder / "verify-go", EXAMPLES / "verify.go")
+    return Foreign("Go", [folder / "verify-go"])
+
+
+def ours(keys: Keys, file: Path) -> str:
+    """What `dollyd.client` says of a file, in the form of the others.
+
+    Whether two persons stand behind a decision by hand is its question alone: the others know no commands.
+    """
+    with file.open("rb") as stream:
+        report = verify_envelopes(envelopes_of_lines(stream), keys)
+    for problem in report.problems:
+        if not problem.why.startswith(_PERSONS):
+            return f"{_WRONG}record {problem.at}: {problem.why}"
+    return f"{_GOOD}{report.records} records in {len(report.heads)} chains"
+
+
+def is_good(verdict: str) -> bool:
+    """Whether a verdict takes the file."""
+    return verdict.startswith(_GOOD)
+
+
+def _need(program: str) -> None:
+    if shutil.which(program) is None:
+        raise MissingError(f"{program} is not installed")
+
+
+def _run(*command: str | Path) -> None:
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise MissingError(f"{command[0]} failed: {run.stderr[-1000:]}")

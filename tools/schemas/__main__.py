@@ -1,0 +1,54 @@
+"""Write everything anew: `python -m tools.schemas`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tools.schemas.asyncapi import document
+from tools.schemas.payloads import schemas
+from tools.schemas.vectors import vectors
+from tools.schemas.wire_format import rendered
+
+ROOT = Path(__file__).resolve().parents[2]
+WIRE_FORMAT = ROOT / "docs" / "wire-format.md"
+FOLDERS = (ROOT / "config" / "schemas", ROOT / "docs" / "vectors")
+"""Everything in them is generated."""
+
+
+def generated() -> dict[Path, bytes]:
+    """Every generated file and its bytes; of docs/wire-format.md a part is generated."""
+    files = {FOLDERS[0] / f"{name}.json": _json(schema) for name, schema in schemas().items()}
+    files |= {FOLDERS[1] / name: data for name, data in vectors().items()}
+    files[WIRE_FORMAT] = rendered(WIRE_FORMAT.read_text("utf-8")).encode()
+    files[ROOT / "docs" / "asyncapi.yaml"] = _yaml(document())
+    return files
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=2).encode("ascii") + b"\n"
+
+
+def _yaml(value: Any) -> bytes:
+    text: str = yaml.safe_dump(value, sort_keys=False, width=110)
+    return b"# Generated from the code by `make schemas`.\n" + text.encode("ascii")
+
+
+def main() -> int:
+    """Write the files, and take away what is not generated any more."""
+    files = generated()
+    for folder in FOLDERS:
+        folder.mkdir(exist_ok=True)
+        for path in folder.iterdir():
+            if path not in files:
+                path.unlink()
+    for path, data in files.items():
+        path.write_bytes(data)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""Runs on the machine under test: prints the journal's records, JSON, one a line. Usage: inside.py JOURNAL"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from dollyd.client.jws import parse_envelope
+from dollyd.client.sources import JournalFile
+
+
+def main() -> None:
+    """Print them."""
+    with closing(JournalFile(Path(sys.argv[1]))) as journal:
+        for envelope in journal.envelopes(check_structure=False):
+            print(json.dumps(json.loads(parse_envelope(envelope).payload)))
+
+
+if __name__ == "__main__":
+    main()
