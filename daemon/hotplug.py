@@ -66,7 +66,6 @@ class Hotplug:
     """Calls `plugged` when something was plugged in."""
 
     def __init__(self, plugged: Callable[[], None], source: Callable[[], Events] = netlink) -> None:
-        self.calls = 0
         self._plugged = plugged
         self._source = source
         self._news = asyncio.Event()
@@ -85,7 +84,6 @@ class Hotplug:
             while True:
                 await self._news.wait()
                 self._news.clear()
-                self.calls += 1
                 self._plugged()
                 await asyncio.sleep(CALM_S)
         finally:

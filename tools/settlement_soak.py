@@ -257,9 +257,9 @@ class Soak:
 
     async def run(self) -> None:
         """Place bets, play and kill until enough rounds have ended, then let everything come to rest."""
-        await self.daemon.started()
+        await self._rest(self._started)
         await self.service.settling()
-        await self._rest(lambda: len(self._chains()) == len(TABLES))
+        await self._rest(self._chains_begun)
         for name, chain in self._chains().items():
             self.service.place(name, chain, range(1, 2 * self.given.rounds // len(TABLES) + SPARE))
         for table in self.tables.values():
@@ -271,11 +271,14 @@ class Soak:
         await self._settled_until(self.given.rounds)
         for table in self.tables.values():
             table.end_play()
-        await self._rest(lambda: not any(self._undecided(name) for name in TABLES))
+        await self._rest(self._all_decided)
         await self._rest(self._all_taken)
         check(await self.daemon.stop() == 0, "the daemon stops with exit code 0")
         await self._rest(self._all_taken)
         self.service.kill()
+
+    def _chains_begun(self) -> bool:
+        return len(self._chains()) == len(TABLES)
 
     def _chains(self) -> dict[str, str]:
         return {record.table: record.chain for record in journaled(self.at)}
@@ -304,23 +307,26 @@ class Soak:
         if "service" in struck:
             self.service.start()
         if "daemon" in struck:
-            await self.daemon.started()
+            await self._rest(self._started)
 
     async def _rest(self, condition: Callable[[], bool]) -> None:
         deadline_s = time.monotonic() + SETTLE_S
         while not condition():
-            check(time.monotonic() < deadline_s, f"all comes to rest: {self.service.said[-500:]}")
-            await asyncio.sleep(0.5)
+            check(time.monotonic() < deadline_s, f"it is so in time: {condition.__name__}")
+            await asyncio.sleep(0.2)
+
+    def _started(self) -> bool:
+        check(self.daemon.running, "the daemon lives: " + "\n".join(self.daemon.log[-9:]))
+        return bool(self.daemon.logged("started"))
 
     def _all_taken(self) -> bool:
         return self.service.watermarks() == {record.chain: record.seq for record in journaled(self.at)}
 
-    def _undecided(self, table: str) -> bool:
-        """Whether the last round is between "no more bets" and its end."""
+    def _all_decided(self) -> bool:
+        """Whether no table is between "no more bets" and the end of its round."""
         kinds = ("round", "bets-closed", "result", "void")
-        return [r.kind for r in journaled(self.at) if r.table == table and r.kind in kinds][-1:] == [
-            "bets-closed"
-        ]
+        last = {record.table: record.kind for record in journaled(self.at) if record.kind in kinds}
+        return "bets-closed" not in last.values()
 
     def judge(self) -> str:
         """Hold everything against the truth; gives the figures. Raises `SoakError` and AssertionError."""

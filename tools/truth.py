@@ -6,6 +6,7 @@ Every game that came to its end is a result, or the journal says why not:
     void: RULE           its round was unresolved by this rule (mostly `restart-in-mid-round`), then void
     gap: no round open   named or counted in a `gap` record: joined in mid-game, or the table was blocked
     gap: daemon down     it ended between the last game told before a kill and the `gap` record after it
+    wheel lost           it ended between the incidents `device-lost` and `device-back`
     port not open        it ended before the daemon, just started, had opened the port
 """
 
@@ -22,7 +23,7 @@ from dollyd.daemon.core.stamp import NS_PER_S
 
 NEAR_NS = 3 * NS_PER_S
 """Records so close to an unexplained game are told with it."""
-_KEPT = ("game_ref", "outcome", "odds", "rule", "cause", "games", "count")
+_KEPT = ("game_ref", "outcome", "odds", "rule", "cause", "games", "count", "what", "device")
 
 
 class SoakError(Exception):
@@ -107,11 +108,13 @@ class _Explained:
 
     def __init__(self, table: Watched, records: Sequence[Kept]) -> None:
         self.why: dict[int, str] = {}
-        self.down_ns: list[tuple[int, int]] = []
+        self.unheard_ns: list[tuple[int, int, str]] = []
+        """From, to, and what the journal says of it."""
         self.uncounted: list[tuple[int, int, int]] = []
         """Of gaps too long to name all games: from, to, and how many more there were."""
         self._told_ns = 0
         """End of the last game that the records read so far have told of."""
+        self._lost_ns = 0
         self._table = table
         self._records = records
         self._games = Games(table.games)
@@ -126,6 +129,8 @@ class _Explained:
                 self._read_round(record, rounds[record.round])
             elif record.kind == "gap":
                 self._read_gap(before, record)
+            elif record.kind == "incident" and record.body.get("device") == "wheel":
+                self._read_incident(record)
 
     def _read_round(self, opened: Kept, records: Sequence[Kept]) -> None:
         name = f"{self._table.name}: round {opened.round}"
@@ -138,8 +143,7 @@ class _Explained:
 
     def _read_gap(self, before: Kept, gap: Kept) -> None:
         if gap.body["cause"] == "daemon-down":
-            # On a busy machine games may have ended, unread in the port, before the last record was written.
-            self.down_ns.append((min(before.mono_ns, self._told_ns), gap.mono_ns))
+            self._nobody_heard(before.mono_ns, gap.mono_ns, "gap: daemon down")
             return
         named_ns = before.mono_ns
         for game_ref in gap.body["games"]:
@@ -151,6 +155,17 @@ class _Explained:
         unnamed = gap.body["count"] - len(gap.body["games"])
         if unnamed:
             self.uncounted.append((named_ns, gap.mono_ns, unnamed))
+
+    def _read_incident(self, incident: Kept) -> None:
+        if incident.body["what"] == "device-lost":
+            self._lost_ns = incident.mono_ns
+        elif incident.body["what"] == "device-back" and self._lost_ns:
+            self._nobody_heard(self._lost_ns, incident.mono_ns, "wheel lost")
+            self._lost_ns = 0
+
+    def _nobody_heard(self, since_ns: int, until_ns: int, why: str) -> None:
+        # On a busy machine games may have ended, unread in the port, before the last record was written.
+        self.unheard_ns.append((min(since_ns, self._told_ns), until_ns, why))
 
     def count_unnamed(self) -> None:
         """Games that a long gap counts without their names are those after the last one that it names."""
@@ -168,7 +183,7 @@ def explain(table: Watched, records: Sequence[Kept]) -> Counter[str]:
     explained.read()
     explained.count_unnamed()
     return Counter(
-        explained.why.get(game.start_ns) or _unheard(table, game, explained.down_ns, records)
+        explained.why.get(game.start_ns) or _unheard(table, game, explained.unheard_ns, records)
         for game in table.games
         if game.number
     )
@@ -185,9 +200,12 @@ def _verdict(name: str, game: Game, records: Sequence[Kept]) -> str:
     return "result"
 
 
-def _unheard(table: Watched, game: Game, down_ns: Sequence[tuple[int, int]], records: Sequence[Kept]) -> str:
-    if any(since <= game.end_ns <= until_ns for since, until_ns in down_ns):
-        return "gap: daemon down"
+def _unheard(
+    table: Watched, game: Game, unheard_ns: Sequence[tuple[int, int, str]], records: Sequence[Kept]
+) -> str:
+    for since_ns, until_ns, why in unheard_ns:
+        if since_ns <= game.end_ns <= until_ns:
+            return why
     near = [
         f"  {(r.mono_ns - game.end_ns) / 1e9:+.3f} s  {r.seq} {r.kind} {r.round} {r.body}"
         for r in records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from dollyd.daemon.topics import NO_TABLES, check_name
 _RECORD = msgspec.json.Decoder(Record)
 _KEY_BODY = msgspec.json.Decoder(KeyBody)
 _SEQ_MAX = 2**53
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 _LOG = structlog.get_logger(__name__)
 
@@ -133,6 +135,8 @@ class Intake:
             raise Refused("misplaced")
         if not all(map(check_name, names)) or record.table in NO_TABLES or not 0 < record.seq < _SEQ_MAX:
             raise Refused("misplaced")
+        if not _DIGEST.fullmatch(record.prev):
+            raise Refused("no-record")
         if record.v != VERSION or (record.seq == 1) > (record.kind == Kind.KEY):
             raise Refused("no-record")
 

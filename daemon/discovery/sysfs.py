@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from dollyd.daemon.discovery.known import ADAPTERS, GENERATORS
 from dollyd.daemon.host import Host
+from dollyd.daemon.ports import USB_NODES
 from dollyd.drivers.transports.ports import holders
 
 TTYS = "/sys/class/tty"
@@ -37,6 +38,8 @@ class UsbDevice:
     """`on`, or `auto`: the kernel puts it to sleep when nobody speaks."""
     number: str
     """Major and minor of its node, e.g. `189:3`."""
+    node: str
+    """Where it is opened over USB itself, e.g. `/dev/bus/usb/001/004`."""
 
     @property
     def ids(self) -> tuple[str, str]:
@@ -127,6 +130,7 @@ def _usb(host: Host, folder: str, plug: str) -> UsbDevice:
         serial=host.read(f"{folder}/serial"),
         power=host.read(f"{folder}/power/control"),
         number=host.read(f"{folder}/dev"),
+        node=f"{USB_NODES}/{host.read(f'{folder}/busnum'):0>3}/{host.read(f'{folder}/devnum'):0>3}",
     )
 
 

@@ -21,6 +21,7 @@ from dollyd.daemon.keyring import Keyring, load_keyring
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.self_check import PACKAGE
 from dollyd.daemon.settings import DeviceSettings, Settings, load
+from dollyd.drivers.transports.usb_port import UsbSettings
 
 
 class Severity(StrEnum):
@@ -84,21 +85,33 @@ class Case:
             if port is not None:
                 yield device, port
 
+    def meant_by(self, wanted: UsbSettings) -> list[UsbDevice]:
+        """The plugged devices that a port `usb:...` means; it should be one."""
+        ids = (f"{wanted.vid:04x}", f"{wanted.pid:04x}")
+        return [
+            one
+            for one in self.usb
+            if one.ids == ids and wanted.serial in {"", one.serial} and wanted.port_path in {"", one.plug}
+        ]
+
     def bound_usb(self) -> list[UsbDevice]:
         """The USB devices that the configuration depends on."""
         found = [port.usb for _, port in self.bound() if port.usb is not None]
         for device in self.devices():
-            wanted = device.usb
-            if wanted is not None:
-                ids = (f"{wanted.vid:04x}", f"{wanted.pid:04x}")
-                found += [
-                    one
-                    for one in self.usb
-                    if one.ids == ids
-                    and wanted.serial in {"", one.serial}
-                    and wanted.port_path in {"", one.plug}
-                ]
+            found += self.meant_by(device.usb) if device.usb is not None else []
         return found
+
+    def is_daemon(self, pid: str) -> bool:
+        """Whether a process is the daemon itself."""
+        words = self.host.read(f"/proc/{pid}/cmdline").split("\0")
+        return pid == self.unit.told("MainPID") or (
+            "run" in words and any("dollyd" in word for word in words)
+        )
+
+    @property
+    def daemon_runs(self) -> bool:
+        """Whether the daemon is there at this moment."""
+        return any(self.is_daemon(pid) for pid in self.host.names("/proc") if pid.isdecimal())
 
     @property
     def user(self) -> Account | None:

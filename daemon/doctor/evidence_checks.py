@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -17,6 +18,8 @@ from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.doctor.case import Case, Finding, fault, warning
 from dollyd.daemon.journal_file import connect_read_only
 
+_CHECK_S = 10
+"""How long a look at the journal's structure may take; it grows with the journal."""
 _PASSING = frozenset({"tmpfs", "ramfs", "overlay"})
 _ELSEWHERE = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "ceph", "glusterfs"})
 
@@ -64,18 +67,29 @@ def journal_damage(case: Case) -> Iterator[Finding]:
         return
     path = Path(case.settings.journal.path)
     if path.is_file():
-        try:
-            with closing(connect_read_only(path)) as journal:
-                (said,) = journal.execute("PRAGMA quick_check(1)").fetchone()
-        except sqlite3.Error as error:
-            said = str(error)
-        if said != "ok":
+        said = _structure(path)
+        if not said:
+            what = f"{path} is too large to be checked within {_CHECK_S} s"
+            yield warning("journal-unchecked", what, "have `dollyd verify` check it when there is time")
+        elif said != "ok":
             remedy = "restart dollyd: it keeps the file and begins a new chain; `dollyd verify` the old one"
             yield fault("journal-damaged", f"{path}: {' '.join(said.split())}", remedy)
     for aside in sorted(path.parent.glob(f"{path.name}.damaged-*")) if path.parent.is_dir() else ():
         if not aside.name.endswith(("-wal", "-shm")):
             remedy = "`dollyd verify` it, export what is good, then put it away; suspect the disk"
             yield warning("journal-was-damaged", f"{aside} was put aside", remedy)
+
+
+def _structure(path: Path) -> str:
+    """What SQLite says of a file: `ok`, or what is wrong; empty where the time did not suffice."""
+    end_s = time.monotonic() + _CHECK_S
+    try:
+        with closing(connect_read_only(path)) as journal:
+            journal.set_progress_handler(lambda: time.monotonic() > end_s, 10_000)
+            (said,) = journal.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        return "" if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT else str(error)
+    return str(said)
 
 
 def trust(case: Case) -> Iterator[Finding]:

@@ -28,6 +28,8 @@ async def examine(case: Case) -> Case:
     if case.settings is None:
         return case
     held = {device.key for device, port in case.bound() if port.held_by}
+    if case.daemon_runs:  # opening a USB device could disturb who has it
+        held |= {device.key for device in case.devices() if device.usb is not None}
     free = {device.key: device for device in case.devices() if device.key not in held}
     there = {
         key: device

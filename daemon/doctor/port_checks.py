@@ -27,6 +27,14 @@ def missing_ports(case: Case) -> Iterator[Finding]:
         if not case.host.path(device.section.port).exists():
             what = f"{device.key}: {device.section.port} is not there"
             yield fault("port-missing", what, "plug it in, or take the name that `dollyd discover` prints")
+    for device in case.devices():
+        meant = case.meant_by(device.usb) if device.usb is not None else []
+        if device.usb is not None and not meant:
+            what = f"{device.key}: {device.usb.name} is not plugged in"
+            yield fault("port-missing", what, "plug it in, or take the name that `dollyd discover` prints")
+        elif len(meant) > 1:
+            what = f"{device.key}: {device.section.port} is at {', '.join(one.plug for one in meant)}"
+            yield fault("usb-ambiguous", what, "add serial= or path= to its name")
 
 
 def stale_ports(case: Case) -> Iterator[Finding]:
@@ -45,7 +53,7 @@ def stale_ports(case: Case) -> Iterator[Finding]:
 def held_ports(case: Case) -> Iterator[Finding]:
     """Somebody else has the port open and eats its bytes."""
     for device, port in case.bound():
-        others = [holder for holder in port.held_by if not is_daemon(case, holder)]
+        others = [holder for holder in port.held_by if not _is_daemon(case, holder)]
         if others:
             what = f"{device.key}: {device.section.port} is held by {', '.join(others)}"
             yield fault("port-held", what, "end that program, and keep it from starting again")
@@ -58,8 +66,11 @@ def held_ports(case: Case) -> Iterator[Finding]:
 def forbidden_ports(case: Case) -> Iterator[Finding]:
     """The service's user may not use the port."""
     user = case.user
-    for device in _serial(case):
-        path = case.host.path(device.section.port)
+    nodes = [(device, case.host.path(device.section.port)) for device in _serial(case)]
+    for device in case.devices():
+        usb = case.meant_by(device.usb) if device.usb is not None else []
+        nodes += [(device, case.host.path(one.node)) for one in usb]
+    for device, path in nodes:
         if user is None or not path.exists() or user.may_use(path):
             continue
         status = path.stat()
@@ -170,11 +181,9 @@ def kernel_log(case: Case) -> str:
     return case.host.run(journal) or case.host.run(("dmesg",))
 
 
-def is_daemon(case: Case, holder: str) -> bool:
+def _is_daemon(case: Case, holder: str) -> bool:
     """Whether `name (pid N)` is the daemon itself."""
-    pid = holder.rsplit(" ", 1)[1].rstrip(")")
-    words = case.host.read(f"/proc/{pid}/cmdline").split("\0")
-    return pid == case.unit.told("MainPID") or ("run" in words and any("dollyd" in word for word in words))
+    return case.is_daemon(holder.rsplit(" ", 1)[1].rstrip(")"))
 
 
 def _names(rule: str, vid: str, pid: str) -> bool:

@@ -49,6 +49,7 @@ class Machine:
         """A USB device in a socket; its folder."""
         folder = f"/sys/devices/pci0/usb1/{plug}"
         files = {"idVendor": ids[0], "idProduct": ids[1], "power/control": "on", "dev": f"189:{plug[-1]}"}
+        files |= {"busnum": "1", "devnum": plug[-1]}
         for name, text in (files | {"serial": serial} | said).items():
             self.write(f"{folder}/{name}", text)
         self.link(f"/sys/bus/usb/devices/{plug}", folder)

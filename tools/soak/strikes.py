@@ -20,7 +20,7 @@ from tools.soak.plan import Fault, Strike
 from tools.soak.processes import Consumer, Node
 from tools.truth import check
 
-AT_ONCE = 3
+AT_ONCE = 4
 """Strikes under way at a time; the next one waits."""
 QUICK_AGAIN = 0.15
 """Chance that a restarted daemon is killed while it comes up."""

@@ -296,6 +296,17 @@ def test_a_correction_settles_the_rounds_since_of_a_stake_that_stays(database: D
     assert evening.cash == -200
 
 
+def test_what_was_chosen_for_a_round_counts_when_it_is_settled_again(database: Database) -> None:
+    evening = Evening(database, zero_rule="both")
+    evening.bet("red", "even_money", "red")
+    for came, choice in (("0", "prison"), ("0", "stay"), ("1", "none"), (VOID, "none"), ("0", "quarter")):
+        evening.choose("red", choice)
+        evening.play(came)
+    assert evening.booked("red")[-1] == (5, "settled", "stays", 0)  # one zero: nothing to choose
+    evening.correct(4, "0")  # then it was the second one
+    assert evening.booked("red")[-1] == (5, "settled", "part-returned", 50)
+
+
 NUMBERS = st.lists(st.sampled_from(["0", "1", "2", VOID]), min_size=1, max_size=6)
 
 

@@ -338,6 +338,44 @@ def test_a_port_that_the_daemon_holds_and_no_broker_tells_of(bench: Bench) -> No
     assert bench.found() == {"device-unknown"}
 
 
+def generator(bench: Bench, *plugs: str, mode: int = 0o660) -> None:
+    """The table has a ChaosKey for its odds, on the bus."""
+    bench.configure(
+        ('variant = "A"', 'variant = "B"'),
+        ("", '[tables.r1.devices.odds]\ndriver = "chaoskey"\nrole = "odds"\nport = "usb:1d50:60c6"\n'),
+    )
+    for plug in plugs:
+        bench.machine.usb(plug, ("1d50", "60c6"), f"00A{plug[-1]}")
+        node = f"/dev/bus/usb/001/00{plug[-1]}"
+        bench.machine.write(node, "")
+        bench.machine.path(node).chmod(mode)
+
+
+def test_a_generator_on_the_bus_is_there_once_and_may_be_used(bench: Bench) -> None:
+    generator(bench, "1-4")
+    assert bench.findings() == []
+
+
+@pytest.mark.parametrize(
+    ("plugs", "mode", "id_"),
+    [((), 0o660, "port-missing"), (("1-4", "1-5"), 0o660, "usb-ambiguous"), (("1-4",), 0o600, "port-group")],
+)
+def test_a_generator_that_is_not_there_twice_there_or_forbidden(
+    bench: Bench, plugs: tuple[str, ...], mode: int, id_: str
+) -> None:
+    generator(bench, *plugs, mode=mode)
+    assert bench.found() == {id_}
+
+
+def test_a_journal_too_large_for_a_look_is_said_to_be_so(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(bench.home / "journal.db", rounds=300)
+    (bench.home / "journal.db").chmod(0o660)
+    monkeypatch.setattr("dollyd.daemon.doctor.evidence_checks._CHECK_S", -1)
+    assert bench.found() == {"journal-unchecked"}
+
+
 def test_a_holder_is_named(bench: Bench) -> None:
     held(bench)
     assert "minicom (pid 812)" in bench.told()
