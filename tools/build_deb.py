@@ -1,8 +1,8 @@
 """`make deb`: the Debian package, with its Python libraries inside. See `python -m tools.build_deb --help`.
 
-The virtual environment is laid out by hand: libraries in place, Debian's own interpreter by a link. So nothing
-in it depends on the machine that builds it, and the same source, libraries and SOURCE_DATE_EPOCH give the same
-package, byte for byte.
+The virtual environment is laid out by hand: libraries in place, Debian's own interpreter by a link. So
+nothing in it depends on the machine that builds it, and the same source, libraries and SOURCE_DATE_EPOCH give
+the same package, byte for byte.
 """
 
 from __future__ import annotations

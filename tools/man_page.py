@@ -7,16 +7,16 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import dollyd
 import typer.main
 
+import dollyd
 from dollyd.daemon.cli import application
 
 EXIT_STATUS = (
     ("0", "Done as asked."),
     (
         "1",
-        "Something is not as it should be; for the daemon: a promise could not be kept. systemd restarts it.",
+        "Something is wrong; for the daemon: a promise could not be kept. systemd restarts it.",
     ),
     ("2", "The command line is wrong."),
     (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from dollyd.daemon.cli import (
+    archive,
     check,
     demo,
     discover,
@@ -37,6 +38,7 @@ application.command("doctor")(doctor.doctor)
 application.command("selftest")(selftest.selftest)
 application.command("self-check")(self_check.self_check)
 application.command("wait-for-pause")(wait_for_pause.wait_for_pause)
+application.add_typer(archive.application, name="archive")
 application.add_typer(keys.application, name="keys")
 application.add_typer(trust.application, name="trust")
 application.add_typer(table.application, name="table")

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
+from itertools import pairwise
+from pathlib import Path, PurePath
 
 from dollyd.daemon.app import mqtt_settings
 from dollyd.daemon.broker_check import Finding as BrokerFinding
@@ -22,6 +23,10 @@ from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.self_check import PACKAGE
 from dollyd.daemon.settings import DeviceSettings, Settings, load
 from dollyd.drivers.transports.usb_port import UsbSettings
+
+
+_PROGRAMS = frozenset({"dollyd", "dollyd.daemon"})
+"""What stands before `run` in the daemon's command line."""
 
 
 class Severity(StrEnum):
@@ -104,9 +109,8 @@ class Case:
     def is_daemon(self, pid: str) -> bool:
         """Whether a process is the daemon itself."""
         words = self.host.read(f"/proc/{pid}/cmdline").split("\0")
-        return pid == self.unit.told("MainPID") or (
-            "run" in words and any("dollyd" in word for word in words)
-        )
+        runs = any(PurePath(a).name in _PROGRAMS and b == "run" for a, b in pairwise(words))
+        return runs or pid == self.unit.told("MainPID")
 
     @property
     def daemon_runs(self) -> bool:

@@ -13,6 +13,7 @@ from dollyd.client.jws import EnvelopeError, parse_envelope
 from dollyd.daemon import selftest as chain
 from dollyd.daemon.cli.selftest import _played
 from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.selftest import SELFTEST_TYP, Stage, selftest
 
 ROOT = Path(__file__).parents[2]
@@ -68,3 +69,12 @@ def test_the_shipped_spin_is_that_of_the_simulated_wheel(capsys: pytest.CaptureF
     selftest_spin.main()
     shipped = (ROOT / "config" / "selftest" / "roulette-spin.jsonl").read_text("utf-8")
     assert capsys.readouterr().out == shipped
+
+
+async def test_what_comes_back_altered_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def altered(_mqtt: MqttSettings, _topic: str, payload: bytes) -> bytes:
+        return payload.replace(b"e", b"f", 1)
+
+    monkeypatch.setattr(chain, "_there_and_back", altered)
+    last = (await stages(Installation(tmp_path, "127.0.0.1:1")))[-1]
+    assert (last.name, last.problem) == ("signature verified", "another text came back than was sent")

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -39,10 +40,15 @@ def place(path: Path, line: int = 0) -> str:
     return f"{path.relative_to(ROOT)}" + (f":{line}" if line else "")
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def trees(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
     for path in SOURCES:
         if path.relative_to(ROOT).parts[0] in folders:
-            yield path, ast.parse(path.read_text("utf-8"))
+            yield path, parsed(path)
 
 
 def production_texts() -> Iterator[tuple[Path, ast.Constant]]:

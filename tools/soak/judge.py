@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -53,7 +53,7 @@ def judge(
     house: House, journaled: Journaled, tables: Sequence[PlayedTable], consumer: Consumer
 ) -> Counter[str]:
     """What became of the games. Raises `SoakError` naming the promise that is broken."""
-    _check_consumer(journaled, consumer)
+    check_consumer(journaled, consumer.heard())
     check(len(journaled.chains) == len(tables), "every table has gone on with the chain that it began")
     _check_ends(journaled)
     reasons: Counter[str] = Counter()
@@ -64,9 +64,8 @@ def judge(
     return reasons
 
 
-def _check_consumer(journaled: Journaled, consumer: Consumer) -> None:
-    """The consumer has every record of every chain once, in order, and the same one."""
-    heard = consumer.heard()
+def check_consumer(journaled: Journaled, heard: Mapping[str, list[tuple[int, str]]]) -> None:
+    """The consumer has every record of every chain once, in order, and the same one. Raises `SoakError`."""
     check(heard.keys() == journaled.chains.keys(), "the consumer knows every chain and no other one")
     for chain, records in journaled.chains.items():
         numbers = [seq for seq, _ in heard[chain]]

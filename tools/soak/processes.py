@@ -17,7 +17,7 @@ import psutil
 from tests.support.daemon import Daemon
 from tools.soak.house import House
 from tools.soak.reference import SCHEMA
-from tools.truth import check
+from tools.truth import SoakError
 
 from dollyd.daemon.core.stamp import NS_PER_S
 
@@ -35,7 +35,7 @@ class Clock:
         self._step_ns = 0
         self.environment: dict[str, str] = {}
         library = directory / "clock.so"
-        command = ["cc", "-shared", "-fPIC", "-o", library, _CLOCK, "-ldl"]
+        command = ["cc", "-shared", "-fPIC", "-o", str(library), str(_CLOCK), "-ldl"]
         if shutil.which("cc") and subprocess.run(command, capture_output=True, check=False).returncode == 0:
             self.environment = {"LD_PRELOAD": str(library), "SOAK_CLOCK": str(self._file)}
 
@@ -63,8 +63,8 @@ class Node(Daemon):
 
     def check_alive(self) -> None:
         """It ends only when it is made to."""
-        last = "\n".join(self.log[-_LAST_LINES:])
-        check(self.running, f"the daemon ends only when it is killed:\n{last}")
+        if not self.running:
+            raise SoakError("\n".join(["the daemon ends only when it is killed:", *self.log[-_LAST_LINES:]]))
 
     def measure(self) -> None:
         """Take note of its memory."""
@@ -102,7 +102,6 @@ class Consumer:
 
     def kill(self) -> None:
         """As a power cut does."""
-        check(self._process is not None, "the consumer runs before it is killed")
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -110,9 +109,9 @@ class Consumer:
 
     def check_alive(self) -> None:
         """It ends only when it is made to: a stream that cannot go on says why."""
-        running = self._process is not None and self._process.poll() is None
-        last = "\n".join(self._log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:])
-        check(running, f"the consumer ends only when it is killed:\n{last}")
+        if self._process is None or self._process.poll() is not None:
+            log = self._log.read_text("utf-8", "replace").splitlines()
+            raise SoakError("\n".join(["the consumer ends only when it is killed:", *log[-_LAST_LINES:]]))
 
     def measure(self) -> None:
         """Take note of its memory."""

@@ -9,6 +9,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
@@ -90,15 +91,19 @@ class Striker:
         await until(lambda: self._scene.played >= games, RUN_S)
 
     async def _strike(self, strike: Strike, room: asyncio.Semaphore) -> None:
-        with self._log.open("a") as log:
-            log.write(
-                f"game {self._scene.played}, planned {strike.at_game}: {strike.fault} {strike.for_s:.1f}\n"
-            )
+        self._note(strike, "begins")
         try:
             await self._do(strike, Random(strike.seed))
         finally:
             room.release()
         self.struck[strike.fault] += 1
+        self._note(strike, "over")
+
+    def _note(self, strike: Strike, what: str) -> None:
+        """For whoever looks into a failure."""
+        at = f"{datetime.now(UTC):%H:%M:%S.%f} game {self._scene.played}"
+        with self._log.open("a") as log:
+            log.write(f"{at} {what}: {strike.fault}, {strike.for_s:.1f} s, planned at {strike.at_game}\n")
 
     async def _do(self, strike: Strike, rng: Random) -> None:
         scene, for_s = self._scene, strike.for_s

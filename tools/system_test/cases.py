@@ -1,7 +1,7 @@
 """What is done to the service, in this order, and what must come of it. Each case gives what it saw.
 
-A case begins and ends with the service at play. It raises `MachineError` or `Unexpected` where it sees what it
-must not.
+A case begins and ends with the service at play. It raises `MachineError` or `Unexpected` where it sees what
+it must not.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def hung(rig: Rig) -> str:
 
 
 def killed(rig: Rig) -> str:
-    """kill -9 in a round: it is recorded, and play goes on."""
+    """Kill -9 in a round: it is recorded, and play goes on."""
     number = rig.until_round_in_play()
     restarts = int(rig.unit("NRestarts")[0])
     rig.sh("systemctl kill --signal=KILL dollyd")
@@ -168,18 +168,21 @@ def journald_flood(rig: Rig) -> str:
 
 
 def broker_restarted(rig: Rig) -> str:
-    """The broker as a service: restarted thrice, away once."""
+    """The broker as a service: restarted twice in play, then away."""
     (pid,) = rig.unit("MainPID")
-    for _ in range(3):
+    for games in (
+        1,
+        3,
+    ):  # three links in a row that live less than 10 s look like a second client of our name
         rig.sh("systemctl restart mosquitto")
-        time.sleep(1)
+        rig.play(games)
     rig.sh("systemctl stop mosquitto")
     time.sleep(5)
     rig.sh("systemctl start mosquitto")
     rig.play(2)
     rig.until("every record heard", lambda: not unheard(rig), 30)
     expect(rig.unit("MainPID")[0] == pid, "the daemon was restarted")
-    return f"3 restarts and 5 s without: same process, {len(rig.heard())} records heard, none missing"
+    return f"2 restarts and 5 s without: same process, {len(rig.heard())} records heard, none missing"
 
 
 def disk_full(rig: Rig) -> str:

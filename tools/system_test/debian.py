@@ -1,4 +1,4 @@
-"""A Debian 12 to install into: made once with debootstrap, kept outside the source tree, copied for each run."""
+"""A Debian 12 to install into: made once with debootstrap, kept outside the tree, copied for each run."""
 
 from __future__ import annotations
 

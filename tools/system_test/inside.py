@@ -1,4 +1,4 @@
-"""Runs on the machine under test: prints the journal's records, JSON, one a line. Usage: inside.py JOURNAL"""
+"""Runs on the machine under test, `inside.py JOURNAL`: prints its records, JSON, one a line."""
 
 from __future__ import annotations
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 
 import pytest
 from tests.support.machine import CH340, FTDI, Machine
+from typer.testing import CliRunner
 
+from dollyd.daemon.cli import application
 from dollyd.daemon.discovery import report
 from dollyd.daemon.discovery.identity import Identity
 from dollyd.daemon.discovery.report import Found, configuration, discover, lines
@@ -140,6 +143,20 @@ def test_sockets_without_a_chip_and_hubs_are_left_out(machine: Machine) -> None:
     machine.usb("1-1", ("1d6b", "0002"), bDeviceClass="09")
     assert [port.node for port in serial_ports(machine.host)] == ["/dev/ttyS0"]
     assert usb_devices(machine.host) == []
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_the_command_prints_devices_and_their_configuration(
+    machine: Machine, asked: list[str], monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    port = machine.adapter("ttyUSB0", "1-1", FTDI, "A50285BI")
+    monkeypatch.setattr("dollyd.daemon.cli.discover.Host", lambda: machine.host)
+    answer = CliRunner().invoke(application, ["discover", *options])
+    assert answer.exit_code == 0
+    told = json.loads(answer.stdout) if options else {}
+    assert f'port = "{port}"' in told.get("configuration", answer.stdout)
+    if options:
+        assert told["devices"][0]["usb"]["serial"] == "A50285BI"
 
 
 async def test_nothing_at_all_is_said_to_be_nothing(machine: Machine, asked: list[str]) -> None:

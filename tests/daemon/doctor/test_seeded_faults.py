@@ -386,6 +386,9 @@ def test_the_daemon_itself_is_no_stranger(bench: Bench) -> None:
     assert bench.findings() == []
     bench.state(MainPID="0")
     assert bench.found() == {"port-held"}
+    command = "/opt/dollyd/bin/python /opt/dollyd/bin/dollyd run --config F"
+    bench.machine.write("/proc/700/cmdline", command.replace(" ", "\0"))
+    assert bench.findings() == []
 
 
 def test_the_group_to_join_is_named(bench: Bench) -> None:

@@ -1,0 +1,81 @@
+"""`dollyd wait-for-pause`: an upgrade restarts the daemon only between two rounds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.support.chains import ChainMaker, decision
+from tests.support.daemon import Installation
+from typer.testing import CliRunner, Result
+
+from dollyd.daemon.cli import application
+from dollyd.daemon.core.record import Kind
+from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.journal import Journal
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Installation:
+    return Installation(tmp_path, "localhost:1883", variant="A")
+
+
+@pytest.fixture
+def chain(installation: Installation) -> ChainMaker:
+    """A journal with two rounds that have their results, and a third in play."""
+    chain = ChainMaker().begin().play(1, 2)
+    chain.add(Kind.ROUND, 3)
+    keep(installation, chain)
+    return chain
+
+
+def keep(installation: Installation, chain: ChainMaker, begin: int = 0) -> None:
+    with closing(Journal.open(installation.journal)) as journal:
+        journal.append(chain.entries[begin:])
+
+
+def wait(installation: Installation, timeout_s: int) -> Result:
+    arguments = ["wait-for-pause", "--config", str(installation.config), "--timeout-s", str(timeout_s)]
+    return CliRunner().invoke(application, arguments)
+
+
+def test_a_round_in_play_is_waited_for_and_named_at_the_end_of_the_time(
+    installation: Installation, chain: ChainMaker
+) -> None:
+    before = installation.journal.read_bytes()
+    said = wait(installation, 0)
+    assert said.exit_code == 1
+    assert "r1" in said.stdout
+    assert installation.journal.read_bytes() == before
+
+
+def test_its_result_is_the_pause(installation: Installation, chain: ChainMaker) -> None:
+    def end_the_round() -> None:
+        chain.add(Kind.RESULT, 3, decision())
+        keep(installation, chain, begin=len(chain.entries) - 1)
+
+    player = threading.Timer(0.3, end_the_round)
+    player.start()
+    began = time.monotonic()
+    said = wait(installation, 60)
+    assert time.monotonic() - began >= 0.25
+    player.join()
+    assert said.exit_code == 0, said.output
+
+
+def test_a_round_that_waits_for_people_is_not_in_play(installation: Installation, chain: ChainMaker) -> None:
+    chain.add(Kind.UNRESOLVED, 3, decision())
+    keep(installation, chain, begin=len(chain.entries) - 1)
+    assert wait(installation, 0).exit_code == 0
+
+
+def test_without_a_journal_there_is_nothing_to_wait_for(installation: Installation) -> None:
+    assert wait(installation, 0).exit_code == 0
+
+
+def test_a_configuration_that_this_version_refuses_is_no_pause(installation: Installation) -> None:
+    installation.reconfigure('site = "', 'sight = "')
+    assert isinstance(wait(installation, 0).exception, ConfigError)
