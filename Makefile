@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-all test lint bench fuzz soak settle-soak schemas agree archive-soak mosquitto
+.PHONY: help demo demo-all test lint bench fuzz soak settle-soak schemas agree archive-soak deb system-test mosquitto
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -55,6 +55,12 @@ agree: $(DEV) ## ask our verifier, the JavaScript and the Go one about FILES dam
 
 archive-soak: $(DEV) mosquitto ## archive 200,000 records with two instances that are killed: every record once
 	@$(BIN)/python -m tools.archive_soak $(ARGS)
+
+deb: $(DEV) ## build the Debian package, dist/dollyd_VERSION_ARCHITECTURE.deb
+	@$(BIN)/python -m tools.build_deb $(ARGS)
+
+system-test: $(DEV) ## put the Debian package into a real systemd and do everything to it; as root
+	@$(BIN)/python -m tools.system_test $(ARGS)
 
 mosquitto:
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto >/dev/null && exit 0

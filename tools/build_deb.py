@@ -192,9 +192,7 @@ def run(command: list[str], environment: Mapping[str, str]) -> str:
 def main() -> None:
     """Build what the command line asks for."""
     if sys.version_info[:2] != PYTHON:
-        sys.exit(
-            "the package holds byte code for Debian 12: build it with Python 3.11 (make PYTHON=python3.11 deb)"
-        )
+        sys.exit("the package holds byte code for Debian 12: build it with Python 3.11")
     parser = argparse.ArgumentParser(description="Build dollyd_VERSION_ARCHITECTURE.deb for Debian 12.")
     parser.add_argument("--source", type=Path, default=ROOT, help="another source tree than this one")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for the package (dist)")

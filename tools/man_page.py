@@ -21,7 +21,7 @@ EXIT_STATUS = (
     ("2", "The command line is wrong."),
     (
         "78",
-        "The configuration is wrong; one line names file, key and remedy. systemd does not restart the daemon.",
+        "The configuration is wrong: one line with file, key, remedy. systemd does not try again.",
     ),
 )
 FILES = (

@@ -35,6 +35,8 @@ def doctor(
         for one in found:
             print(f"{one.severity:8} {one.id}: {one.what}\n{'':8} -> {one.remedy}")
         faults = sum(one.severity is Severity.FAULT for one in found)
+        if case.settings is None:
+            print("the configuration cannot be used: ports, journal, keys and brokers were not looked at")
         print(f"{faults} faults, {len(found) - faults} warnings")
     if any(one.severity is Severity.FAULT for one in found):
         raise typer.Exit(EXIT_FAULT)

@@ -1,4 +1,4 @@
-"""`dollyd wait-for-pause`: until no round is in play. An upgrade waits for it before it restarts the daemon."""
+"""`dollyd wait-for-pause`: until no round is in play, which is when an upgrade restarts the daemon."""
 
 from __future__ import annotations
 

@@ -24,7 +24,6 @@ from dollyd.daemon.self_check import PACKAGE
 from dollyd.daemon.settings import DeviceSettings, Settings, load
 from dollyd.drivers.transports.usb_port import UsbSettings
 
-
 _PROGRAMS = frozenset({"dollyd", "dollyd.daemon"})
 """What stands before `run` in the daemon's command line."""
 

@@ -4,8 +4,8 @@
 
 Each key is repeated until it is acknowledged and counts once: what was heard is remembered by boot, number
 and content. Who presses is whoever's badge lies on the reader; where that is not certain, because sentences
-were lost or the key was first heard in a repetition, it is the console itself. In which role they press is told by
-the badge, where badges have roles; a badge that lies there unused for too long must be shown again.
+were lost or the key was first heard in a repetition, it is the console itself. In which role they press is
+told by the badge, where badges have roles; a badge that lies there unused for too long must be shown again.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def test_dollyd_commands_that_are_named_exist() -> None:
     assert {"run", "check", "keys", "verify", "replay"} <= {words[0] for _, words in calls}
     for document, words in calls:
         command: Any = get_command(application)
-        options = {"--help"}
+        options = {"--help"} | ({"--all"} if words[0] == "demo" else set())  # passed on to the simulators
         for depth, word in enumerate(words):
             inner = getattr(command, "commands", {}).get(word)
             assert inner or depth, f"{document}: there is no command dollyd {word}"

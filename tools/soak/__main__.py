@@ -221,7 +221,7 @@ def main() -> int:
         again = f"--games {arguments.games} --seed {arguments.seed}"
         print(f'NOT GOOD: {failure}\nThe same again: make soak ARGS="{again}"\nIts files: {directory}')
         return 1
-    #shutil.rmtree(directory)
+    shutil.rmtree(directory)
     print("good: unexplained missing games 0, every record once and in order")
     return 0
 

@@ -98,7 +98,7 @@ def first_result(rig: Rig, deb: Path) -> str:
     packages = said.count("\nSetting up ")
     if minutes > MINUTES_MAX:
         raise Unexpected(f"{minutes:.1f} minutes")
-    return f"{minutes:.1f} minutes from apt to the first signed result; apt {apt_s:.0f} s for {packages} packages"
+    return f"{minutes:.1f} minutes from apt to the first signed result; {packages} packages in {apt_s:.0f} s"
 
 
 def play(report: Report, folder: Path, only: list[str]) -> None:

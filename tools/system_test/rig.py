@@ -33,8 +33,8 @@ User=dollyd
 RuntimeDirectory=rig
 Environment=PYTHONPATH={HOME}/lib
 ExecStartPre=mkfifo {PORTS}/orders
-ExecStart=/bin/sh -c 'exec 3<>{PORTS}/orders; \
-  exec /opt/dollyd/bin/python -B -m dollyd.simulators ss2 --compact --json --period-ms {PERIOD_MS} --link {PORTS}/r1-wheel <&3'
+ExecStart=/bin/sh -c 'exec /opt/dollyd/bin/python -B -m dollyd.simulators ss2 --compact --json \
+  --period-ms {PERIOD_MS} --link {PORTS}/r1-wheel <>{PORTS}/orders'
 StandardOutput=append:{HOME}/truth
 [Install]
 WantedBy=multi-user.target
@@ -130,7 +130,7 @@ class Rig:
     def truth(self) -> list[str]:
         """The numbers of the wheel's games that were played to their end."""
         games = map(json.loads, self._lines("truth"))
-        return [game["pocket"] for game in games if game["outcome"] == "completed"]
+        return [game["pocket"].strip() for game in games if game["outcome"] == "completed"]
 
     def _lines(self, name: str) -> list[str]:
         path = self._home / name
