@@ -33,6 +33,7 @@ from dollyd.daemon.engine import house
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.halts import Halt
 from dollyd.daemon.health import Watched, node_health, one_line
+from dollyd.daemon.hotplug import Hotplug
 from dollyd.daemon.inbox import Inbox
 from dollyd.daemon.journal import Entry, Journal
 from dollyd.daemon.journal_file import JournalUnusableError
@@ -301,6 +302,7 @@ class App:
         work["self-check"] = self._self_check.run()
         work["reload"] = self._reloads(journal)
         work["table-changes"] = self._changes.run()
+        work["hotplug"] = Hotplug(self._wake_sessions).run()
         work |= self._consumers.tasks() | self._desk.tasks()
         if self._metrics is not None:
             work["metrics"] = self._metrics.run()
@@ -308,6 +310,11 @@ class App:
             dog = Watchdog(limit_us, self._manager, self._clock, self._writer, lambda: self._duties.missing)
             work["watchdog"] = dog.run()
         return work
+
+    def _wake_sessions(self) -> None:
+        """Something was plugged in: look for it now, not after the pause."""
+        for session in self._tables.sessions().values():
+            session.wake()
 
     # --- what happens all along ----------------------------------------------------------------------
 
