@@ -26,7 +26,7 @@ EXIT_STATUS = (
 )
 FILES = (
     ("/etc/dollyd/dollyd.toml", "The configuration that the service reads."),
-    ("/etc/dollyd/signing.pem", "The node's private key."),
+    ("/etc/dollyd/credentials/signing.pem", "The node's private key."),
     ("/var/lib/dollyd/journal.db", "Every record of this node."),
     ("/usr/share/doc/dollyd/examples", "A configuration for every game."),
 )

@@ -93,7 +93,8 @@ def test_a_seed_is_a_plan_and_no_fault_is_left_out() -> None:
 
 @pytest.mark.slow
 def test_nothing_of_the_fault_matrix_breaks_a_promise() -> None:
-    command = [sys.executable, "-m", "tools.soak", "--games", "60", "--seed", "11"]
+    # A seed of short strikes: the same faults in less time.
+    command = [sys.executable, "-m", "tools.soak", "--games", "60", "--seed", "1608"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "NOT GOOD" not in run.stdout

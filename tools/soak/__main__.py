@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import logging
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -27,8 +28,8 @@ import msgspec
 import pytest
 from tests.support.broker import Mosquitto, until
 from tests.support.disks import MB, small_disk
-from tools.soak.house import BYTES_A_GAME, DISK_MB, TABLES, House, PlayedTable
-from tools.soak.judge import Journaled, count_journaled, judge, read_journal
+from tools.soak.house import BYTES_A_GAME, DISK_MB, TABLES, House, PlayedTable, count_journaled
+from tools.soak.judge import Journaled, judge, read_journal
 from tools.soak.line import FaultyLine
 from tools.soak.plan import Fault, plan
 from tools.soak.processes import Consumer, Node
@@ -38,9 +39,13 @@ from tools.truth import SoakError, check
 
 BROKER = f"autosave_interval 5\nmax_queued_messages {QUEUE}\n"
 SETTLE_S = 180.0
+"""Without progress."""
 LOOK_S = 1.0
+"""Between two looks at whether node and consumer live."""
 TELL_S = 60.0
-JOURNAL_COUNT_S = 0.5
+"""Between two lines of progress."""
+COUNT_S = 0.5
+"""Between two counts of the journal."""
 
 
 class Soak:
@@ -66,10 +71,12 @@ class Soak:
             table.play()
         watching = asyncio.create_task(self._watch())
         striking = asyncio.create_task(self._strike())
-        await asyncio.wait((watching, striking), return_when=asyncio.FIRST_COMPLETED)
-        for task in (watching, striking):
-            task.cancel()
-        ends = await asyncio.gather(watching, striking, return_exceptions=True)
+        try:
+            await asyncio.wait((watching, striking), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (watching, striking):
+                task.cancel()
+            ends = await asyncio.gather(watching, striking, return_exceptions=True)
         for end in ends:
             if isinstance(end, Exception):
                 raise end
@@ -101,6 +108,7 @@ class Soak:
 
     async def _come_to_rest(self) -> None:
         scene, consumer = self.scene, self.scene.consumer
+        await self._all_kept()
         n = consumer.last()
         await until(lambda: consumer.results_since(n) == set(TABLES), SETTLE_S)
         for table in scene.tables:
@@ -113,12 +121,15 @@ class Soak:
         await self._all_kept()
 
     async def _all_kept(self) -> None:
-        """Wait until the consumer has what the journal has."""
-        until_s = time.monotonic() + SETTLE_S
-        while self.scene.consumer.records() < count_journaled(self.scene.house):
-            self.scene.consumer.check_alive()
+        """Wait until the consumer has what the journal has now, as long as it comes nearer."""
+        consumer, kept, until_s = self.scene.consumer, -1, 0.0
+        journaled = count_journaled(self.scene.house)
+        while (now_kept := consumer.records()) < journaled:
+            consumer.check_alive()
+            if now_kept > kept:
+                kept, until_s = now_kept, time.monotonic() + SETTLE_S
             check(time.monotonic() < until_s, "the consumer comes to have every record of the journal")
-            await asyncio.sleep(JOURNAL_COUNT_S)
+            await asyncio.sleep(COUNT_S)
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -142,6 +153,9 @@ def a_disk(mount_point: Path, size_mb: int) -> Iterator[Path | None]:
 async def soak(arguments: argparse.Namespace, directory: Path) -> str:
     """One run; prints the figures, and gives what is not good."""
     failure = ""
+    this = asyncio.current_task()
+    if this is not None:  # whoever ends us ends our children too
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     async with AsyncExitStack() as stack:
         size_mb = DISK_MB + arguments.games * BYTES_A_GAME // MB
         disk = stack.enter_context(a_disk(directory / "disk", size_mb))
@@ -216,7 +230,10 @@ def main() -> int:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # broken lines are what we make
     directory = Path(tempfile.mkdtemp(prefix="dollyd-soak-"))
     print(f"seed {arguments.seed}, {arguments.games} games", flush=True)
-    failure = asyncio.run(soak(arguments, directory))
+    try:
+        failure = asyncio.run(soak(arguments, directory))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        failure = "stopped before its end"
     if failure:
         again = f"--games {arguments.games} --seed {arguments.seed}"
         print(f'NOT GOOD: {failure}\nThe same again: make soak ARGS="{again}"\nIts files: {directory}')

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -24,10 +26,10 @@ from dollyd.simulators.ss2 import SHORT, Ss2Options, Ss2Wheel
 from dollyd.simulators.tlp_wheel import TlpWheel, WheelOptions
 
 SS2, TLP = "cammegh-ss2", "tlp"
-PERIOD_MS = {SS2: 10, TLP: 10}
+PERIOD_MS = {SS2: 9, TLP: 10}
 """Between two status lines. A game of the SS2 is some 15 of them, one of the TLP wheel about 80."""
 BOX_PERIOD_MS = 50
-EXPECTED_PERIOD_MS = {SS2: 40, TLP: 200}
+EXPECTED_PERIOD_MS = {SS2: 36, TLP: 200}
 """What the node expects: on a busy machine a line may be late without the device being at fault."""
 TABLES = {
     "b1": (SS2, "B"),
@@ -215,3 +217,9 @@ class House(Installation):
     def _signing(self) -> str:
         following = f'next_key = "{self.keys.next_key}"\n' if self.keys.next_key else ""
         return f'key = "{self.keys.key}"\n{following}'
+
+
+def count_journaled(house: House) -> int:
+    """How many records the journal holds now."""
+    with closing(sqlite3.connect(f"{house.journal.as_uri()}?mode=ro", uri=True)) as journal:
+        return int(journal.execute("SELECT count(*) FROM entry").fetchone()[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -29,12 +28,6 @@ class Journaled:
     chains: defaultdict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     tables: defaultdict[str, list[Kept]] = field(default_factory=lambda: defaultdict(list))
     kinds: Counter[str] = field(default_factory=Counter)
-
-
-def count_journaled(house: House) -> int:
-    """How many records the journal holds now."""
-    with closing(sqlite3.connect(f"{house.journal.as_uri()}?mode=ro", uri=True)) as journal:
-        return int(journal.execute("SELECT count(*) FROM entry").fetchone()[0])
 
 
 def read_journal(house: House) -> Journaled:

@@ -41,21 +41,23 @@ class Often:
 
 
 MATRIX = {
-    Fault.DAEMON_KILLED: Often(500, 0.0, 0.5, at_least=2),
-    Fault.BROKER_KILLED: Often(1000, 0.0, 1.0, at_least=2),
-    Fault.ACKS_SWALLOWED: Often(2500, 5.5, 8.0),
-    Fault.NODE_CUT: Often(1500),
-    Fault.NODE_DEAF: Often(2500, 0.5, 10.0),
-    Fault.CONSUMER_CUT: Often(1500),
-    Fault.CONSUMER_DEAF: Often(2500, 0.5, 10.0),
-    Fault.CONSUMER_KILLED: Often(500, 0.0, 0.5, at_least=2),
-    Fault.CONSUMER_AWAY: Often(4000),
-    Fault.DISK_LOW: Often(8000, 2.5, 4.0),
-    Fault.DISK_FULL: Often(8000, 2.5, 4.0),
+    Fault.DAEMON_KILLED: Often(1000, 0.0, 0.5, at_least=2),
+    Fault.BROKER_KILLED: Often(2000, 0.0, 1.0, at_least=2),
+    Fault.ACKS_SWALLOWED: Often(5000, 5.5, 8.0),
+    Fault.NODE_CUT: Often(3000),
+    Fault.NODE_DEAF: Often(5000, 0.5, 10.0),
+    Fault.CONSUMER_CUT: Often(3000),
+    Fault.CONSUMER_DEAF: Often(5000, 0.5, 10.0),
+    Fault.CONSUMER_KILLED: Often(1000, 0.0, 0.5, at_least=2),
+    Fault.CONSUMER_AWAY: Often(10_000),
+    Fault.DISK_LOW: Often(10_000, 2.5, 4.0),
+    Fault.DISK_FULL: Often(10_000, 2.5, 4.0),
     Fault.CLOCK_STEPPED: Often(2000),
     Fault.UNPLUGGED: Often(300, 0.0, 2.0, at_least=2),
     Fault.KEY_ROTATED: Often(25_000),
 }
+"""At some 40 games a second one of them strikes node, broker or consumer every seven seconds: any denser, and
+the consumer would hardly ever be at work."""
 
 
 @dataclass(frozen=True, slots=True)

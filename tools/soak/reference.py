@@ -24,8 +24,10 @@ from dollyd.daemon.mqtt import MqttSettings
 NAME = "reference"
 CONTRADICTED = 3
 """Exit code where two records contradict each other."""
+# It is killed and never cut from power: NORMAL keeps what was committed, and spares the disk of the house.
 SCHEMA = """
 PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS heard (n INTEGER PRIMARY KEY, table_name TEXT NOT NULL, chain TEXT NOT NULL,
     seq INTEGER NOT NULL, kind TEXT NOT NULL, digest TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS life (id INTEGER PRIMARY KEY, links INTEGER NOT NULL, repeats INTEGER NOT NULL,

@@ -22,7 +22,16 @@ from rich.console import Console
 from rich.table import Table
 from tools.build_deb import ROOT, SITE_PACKAGES, version_of
 from tools.manifest import seal_directory
-from tools.system_test.cases import CASES, MachineError, Unexpected, purge, remove, upgrade, whole_journal
+from tools.system_test.cases import (
+    CASES,
+    Case,
+    MachineError,
+    Unexpected,
+    purge,
+    remove,
+    upgrade,
+    whole_journal,
+)
 from tools.system_test.debian import base, cache, copy, quietly, why_not
 from tools.system_test.machine import Machine
 from tools.system_test.rig import CONFIG, CREDENTIALS, HOME, KEY, Rig
@@ -87,7 +96,10 @@ def first_result(rig: Rig, deb: Path) -> str:
         f"apt-get install --yes --no-install-recommends {HOME}/{deb.name} mosquitto mosquitto-clients 2>&1"
     )
     apt_s = time.monotonic() - began
-    rig.sh(f"dollyd keys new {KEY} && dollyd self-check")
+    forgers = rig.sh("dpkg -L dollyd | grep -i simulator", check=False)
+    if forgers:
+        raise Unexpected(f"simulators in the package: {forgers}")
+    rig.sh(f"dollyd keys new {KEY} && dollyd self-check && dollyd discover")
     rig.configure()
     rig.sh("systemctl enable --now rig-listener rig-wheel 2>&1")
     rig.sh(f"sed 's,{CREDENTIALS},/etc/dollyd/credentials/,' {CONFIG} >/etc/dollyd/try.toml")
@@ -115,7 +127,7 @@ def play(report: Report, folder: Path, only: list[str]) -> None:
         rig.bring([now, later])
         if not report.run("install", partial(first_result, rig, now)):
             return
-        life = {
+        life: dict[str, Case] = {
             "upgrade in play": partial(upgrade, deb=later.name),
             "the whole journal": whole_journal,
             "remove": remove,

@@ -94,6 +94,13 @@ class Rig:
         """Tell the simulated wheel."""
         self.sh(f"echo '{text}' >{PORTS}/orders")
 
+    def pace_wheel(self, period_ms: int) -> None:
+        """Have the wheel play slower or faster."""
+        self.sh(
+            f"sed -i 's/--period-ms [0-9]*/--period-ms {period_ms}/' /etc/systemd/system/rig-wheel.service"
+        )
+        self.sh("systemctl daemon-reload && systemctl restart rig-wheel")
+
     # --- what systemd says ---------------------------------------------------------------------------
 
     def unit(self, *names: str) -> list[str]:

@@ -1,0 +1,20 @@
+"""Runs in the machine: prints the journal's envelopes, one a line. Usage: inside.py JOURNAL"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from dollyd.client.sources import JournalFile
+
+
+def main() -> None:
+    """Print them."""
+    with closing(JournalFile(Path(sys.argv[1]))) as journal:
+        for envelope in journal.envelopes(check_structure=False):
+            sys.stdout.buffer.write(envelope + b"\n")
+
+
+if __name__ == "__main__":
+    main()
