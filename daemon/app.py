@@ -240,7 +240,7 @@ class App:
         source = _Source(journal)
         self._publisher = Publisher(self._mqtt, self._topics, node, source, self._clock, self._random)
         self._tables = Tables(
-            self._topics, self._clock, self._random, journal, source, self._writer, self._publisher
+            self._topics, self._clock, self._random, journal, source, self._writer, self._publisher, fail
         )
         self._inbox = Inbox(self._mqtt, self._clock, self._random, self._publisher.broker_in_use)
         self._desk = CommandDesk(

@@ -241,11 +241,25 @@ class Journal:
         return {str(chain): int(seq) for chain, seq in self._rows(query, table)}
 
     def last_final(self, table: str, upto_id: int) -> Entry | None:
-        """The newest final record of a table among the entries up to `upto_id`; None where there is none."""
+        """How the newest round of a table ended: its final record, or the last correction of it.
+
+        Among the entries up to `upto_id`; None where there is none.
+        """
         chains = self._rows("SELECT id FROM chain WHERE tbl = ? ORDER BY id DESC", table)
         query = ENTRY + "WHERE chain.id = ? AND final = 1 AND entry.id <= ? ORDER BY round DESC LIMIT 1"
         found = (self._rows(query, int(chain), upto_id) for (chain,) in chains)
-        return next((entry_of(rows[0]) for rows in found if rows), None)
+        final = next((entry_of(rows[0]) for rows in found if rows), None)
+        if final is None:
+            return None
+        corrections = self._rows(
+            ENTRY + "WHERE chain.name = ? AND entry.seq > ? AND kind = 'correction' AND round = ?"
+            " AND entry.id <= ? ORDER BY entry.seq DESC LIMIT 1",
+            final.chain,
+            final.seq,
+            final.round,
+            upto_id,
+        )
+        return entry_of(corrections[0]) if corrections else final
 
     def finals_upto(self, chain: str, round_number: int, limit: int) -> list[Entry]:
         """At most `limit` final records of a chain, from that of a round backwards, newest round first."""

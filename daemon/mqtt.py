@@ -23,7 +23,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from dollyd.daemon.broker_address import parse_broker
 from dollyd.daemon.certificates import tls_context
 from dollyd.daemon.errors import DollydError, ensure
-from dollyd.daemon.mqtt_client import INBOX_MAX, MqttClient, MqttSettings, Will
+from dollyd.daemon.mqtt_client import INBOX_MAX, ClosedEarlyError, MqttClient, MqttSettings, Will
 
 __all__ = ["INBOX_MAX", "Cause", "LinkError", "Message", "MqttLink", "MqttSettings", "Will"]
 
@@ -126,7 +126,8 @@ class MqttLink:
             await self._client.abort()
             raise
         except aiomqtt.MqttError as error:
-            closed = isinstance(error.__context__, TimeoutError) and self._client.dropped
+            silent = isinstance(error.__context__, TimeoutError)
+            closed = isinstance(error, ClosedEarlyError) or (silent and self._client.dropped)
             await self._client.abort()
             raise LinkError(Cause.CLOSED if closed else _connect_cause(error), str(error)) from error
         if self._client.dropped:

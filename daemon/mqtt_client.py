@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import aiomqtt
 from aiomqtt.types import PahoSocket
-from paho.mqtt.client import MQTT_ERR_SUCCESS, Client, ConnectFlags, MQTTMessage
+from paho.mqtt.client import MQTT_ERR_SUCCESS, Client, ConnectFlags, DisconnectFlags, MQTTMessage
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -66,6 +66,10 @@ class Will:
 
     topic: str
     payload: bytes
+
+
+class ClosedEarlyError(aiomqtt.MqttError):
+    """The broker, or something on the way, closed the connection instead of answering the connect."""
 
 
 class MqttClient(aiomqtt.Client):
@@ -175,6 +179,20 @@ class MqttClient(aiomqtt.Client):
         self.session_present = flags.session_present
         self.receive_maximum = getattr(properties, "ReceiveMaximum", _RECEIVE_MAXIMUM_DEFAULT)
         super()._on_connect(client, userdata, flags, reason_code, properties)
+
+    def _on_disconnect(
+        self,
+        client: Client,
+        userdata: Any,
+        flags: DisconnectFlags,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        if not self._connected.done():
+            # The library would go on waiting for an answer, up to its deadline.
+            self._connected.set_exception(ClosedEarlyError("before it answered the connect"))
+            return
+        super()._on_disconnect(client, userdata, flags, reason_code, properties)
 
     def _on_message(self, client: Client, userdata: Any, message: MQTTMessage) -> None:  # noqa: ARG002  paho's
         # Not into the library's queue: it takes three rounds of the loop for a message that comes in one.

@@ -129,6 +129,7 @@ class Publisher:
         self._retained: dict[str, bytes] = {}
         self._dirty: dict[str, None] = {}  # an ordered set: first changed, first published
         self._retained_wake = asyncio.Event()
+        self._last_rounds: dict[str, int] = {}
         self._last_ids: dict[str, int] = {}  # `last` or `checkpoint` of a table -> entry that it came from
 
         self._link: MqttLink | None = None
@@ -400,13 +401,22 @@ class Publisher:
             if entry.id > self._cursor:
                 self._cursor = entry.id
                 self._waiting_since_ns = self._clock.stamp().mono_ns
-            if entry.final:
-                self._retain_newest(self._topics.last(entry.table), entry)
+            if entry.final or self._corrects_last(entry):
+                self.retain_last(entry)
             elif entry.kind == Kind.CHECKPOINT:
                 self._retain_newest(self._topics.checkpoint(entry.table), entry)
             if entry.id >= self._repeat_until:
                 self._end_repeats()
         self._wake.set()
+
+    def retain_last(self, entry: Entry) -> None:
+        """Show the final record of a round, or its correction, as the table's `last`; never an older one."""
+        self._last_rounds[entry.table] = entry.round
+        self._retain_newest(self._topics.last(entry.table), entry)
+
+    def _corrects_last(self, entry: Entry) -> bool:
+        """Whether a correction is of the round that `last` shows."""
+        return entry.kind == Kind.CORRECTION and self._last_rounds.get(entry.table) == entry.round
 
     def _retain_newest(self, topic: str, entry: Entry) -> None:
         if entry.id > self._last_ids.get(topic, 0):

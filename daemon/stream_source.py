@@ -25,8 +25,13 @@ class Entry(Protocol):
         ...
 
     @property
+    def round(self) -> int:
+        """The round that it is of, 0 for none."""
+        ...
+
+    @property
     def final(self) -> bool:
-        """Whether it ends or corrects a round, and so becomes the table's retained `last`."""
+        """Whether it ends a round, and so becomes the table's retained `last`."""
         ...
 
     @property

@@ -94,7 +94,10 @@ class _DeviceSink:
 
 
 class TableRunner:
-    """Runs one table. `on_change` is called when what displays show may have changed."""
+    """Runs one table. `on_change` is called when what displays show may have changed.
+
+    `on_failure` is told what goes wrong at a timer, where there is no task that could end by it.
+    """
 
     def __init__(
         self,
@@ -103,6 +106,7 @@ class TableRunner:
         clock: Clock,
         random: Random,
         on_change: Callable[[TableRunner], None],
+        on_failure: Callable[[Exception], None],
     ) -> None:
         self.name = settings.setup.table
         self.settings = settings
@@ -115,6 +119,7 @@ class TableRunner:
         self._clock = clock
         self._random = random
         self._on_change = on_change
+        self._on_failure = on_failure
         self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_SHOWN)
         self._results = self._manual_results = 0
         self._reload_waits = self._stopped = False
@@ -260,7 +265,10 @@ class TableRunner:
         self._timer = None
         due_ns = self.engine.deadline_ns()
         if due_ns is not None and self._clock.stamp().mono_ns >= due_ns:
-            self.feed(Op.TICK)
+            try:
+                self.feed(Op.TICK)
+            except Exception as error:  # noqa: BLE001  callback of the loop: it ends the daemon as a task would
+                self._on_failure(error)
         else:
             self._arm()
 

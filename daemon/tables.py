@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 
 import msgspec
@@ -43,6 +43,7 @@ class Tables:
         source: Source,
         writer: Writer,
         publisher: Publisher,
+        fail: Callable[[Exception], None],
     ) -> None:
         self.runners: dict[str, TableRunner] = {}
         self._topics = topics
@@ -52,6 +53,7 @@ class Tables:
         self._source = source
         self._writer = writer
         self._publisher = publisher
+        self._fail = fail
         self._to_show: set[str] = set()
 
     # --- life ----------------------------------------------------------------------------------------
@@ -114,7 +116,7 @@ class Tables:
         # A table that comes back goes on with the chain that the writer has.
         tails = {**tails, **start_chains(self._writer, self._journal, keyring, new, at)}
         for name, table in settings.items():
-            runner = TableRunner(table, self._writer, self._clock, self._random, self.show)
+            runner = TableRunner(table, self._writer, self._clock, self._random, self.show, self._fail)
             self.runners[name] = runner
             runner.start(tails[name], self._writer.chain(name))
             self.show(runner)
@@ -125,7 +127,7 @@ class Tables:
         """Have `last` published again for a broker that forgot it; what is in the queue still becomes it."""
         final = self._journal.last_final(table, self._source.cursor())
         if final is not None:
-            self._publisher.set_retained(self._topics.last(table), final.envelope)
+            self._publisher.retain_last(final)
 
     def _retain_checkpoint(self, tail: Tail | None) -> None:
         """Have the last checkpoint published again; one that is still in the queue is when its turn comes."""

@@ -35,6 +35,7 @@ from dollyd.daemon.core.record import (
     Record,
     ResultBody,
     RoundBody,
+    SelfCheckBody,
     SessionBody,
     Setting,
     Stakes,
@@ -157,6 +158,16 @@ FULL: dict[Kind, Struct] = {
         previous_seq=4,
     ),
     Kind.CHECKPOINT: CheckpointBody(reason="hourly", seq=9, head="ab" * 32, finals=2),
+    Kind.SELF_CHECK: SelfCheckBody(
+        reason="start",
+        version="1.0",
+        python="3.11.2",
+        result="bad",
+        manifest="ab" * 32,
+        files=200,
+        differing=1,
+        differs=["changed daemon/app.py"],
+    ),
     Kind.CLOCK: ClockBody(step_ns=-5),
 }
 """One body of each kind with every field set."""

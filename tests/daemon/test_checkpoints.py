@@ -17,12 +17,12 @@ from tests.support.chains import ChainMaker, decision, keys, signer
 
 from dollyd.client.jws import parse_envelope
 from dollyd.client.verify import verify_envelopes
-from dollyd.daemon.app import App
 from dollyd.daemon.clock import Clock, Quality
 from dollyd.daemon.core.record import ClockBody, Kind, encode
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.journal import Entry, Journal
 from dollyd.daemon.settings import JournalSection, Settings
+from dollyd.daemon.tables import Tables
 from dollyd.daemon.upkeep import Upkeep
 from dollyd.daemon.writer import Draft, Writer, chain_start
 
@@ -195,8 +195,8 @@ async def test_checkpoints_are_asked_for_every_so_often() -> None:
 
 
 def test_a_table_that_closes_gets_one_unless_the_daemon_stops_anyway() -> None:
-    app = MagicMock()
-    app._clock, app._stop = JumpingClock(), asyncio.Event()
+    tables = MagicMock(runners={})
+    tables._clock = JumpingClock()
     maker = ChainMaker("r7").begin()
     for event in ("opened", "closed", "resumed"):
         maker.add(Kind.SESSION, body={"event": event})
@@ -204,8 +204,7 @@ def test_a_table_that_closes_gets_one_unless_the_daemon_stops_anyway() -> None:
         Entry(n, e.table, e.chain, e.seq, e.kind, e.round, e.final, e.envelope)
         for n, e in enumerate(maker.entries, 1)
     ]
-    App._written(app, entries)
-    app._writer.checkpoint.assert_called_once_with("r7", "table-closed", app._clock.stamp())
-    app._stop.set()
-    App._written(app, entries)
-    app._writer.checkpoint.assert_called_once()
+    Tables.written(tables, entries, stopping=False)
+    tables._writer.checkpoint.assert_called_once_with("r7", "table-closed", tables._clock.stamp())
+    Tables.written(tables, entries, stopping=True)
+    tables._writer.checkpoint.assert_called_once()

@@ -213,6 +213,19 @@ async def test_a_connect_that_is_never_answered_ends_and_leaves_nothing() -> Non
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def test_a_line_closed_instead_of_an_answer_is_not_waited_for() -> None:
+    async def hang_up(_: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
+        out.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        patient = MqttSettings((address,), "node-1", ack_deadline_s=60)
+        with pytest.raises(LinkError) as caught:
+            async with asyncio.timeout(20), MqttLink(patient, address):
+                pass
+    assert caught.value.cause is Cause.CLOSED
+
+
 async def test_b36_a_dead_line_is_found_by_the_keepalive(broker: Mosquitto) -> None:
     async with Line(broker) as line:
         address = f"127.0.0.1:{line.port}"

@@ -31,12 +31,15 @@ class Record:
     kind: str
     final: bool
     envelope: bytes
+    round: int = 0
 
 
 def record(id_: int) -> Record:
     """Entry `id_` of a journal that two tables share; each third one ends a round."""
     kind = ("round", "bets-closed", "result")[id_ % 3]
-    return Record(id_, f"t{id_ % 2}", kind, kind == "result", b'{"entry":%d,"pad":"%s"}' % (id_, b"x" * 1500))
+    return Record(
+        id_, f"t{id_ % 2}", kind, kind == "result", b'{"entry":%d,"pad":"%s"}' % (id_, b"x" * 1500), id_
+    )
 
 
 class Journal:
@@ -284,6 +287,24 @@ async def test_last_never_steps_back_while_records_are_repeated(broker: Mosquitt
         await until(lambda: again.stats.repeats == 2000)
         await until(lambda: len(listener.heard) >= 4)  # two retained ones, and each published once more
     assert set(listener.payloads()) == {record(1997).envelope, record(2000).envelope}
+
+
+async def test_last_shows_the_correction_of_its_round_and_of_no_other(broker: Mosquitto) -> None:
+    journal = Journal(newest=0)
+    publisher = make(settings(broker.address), journal)
+    result, void = Record(1, "t1", "result", True, b"result", 7), Record(2, "t1", "void", True, b"void", 8)
+    of_before, right = (
+        Record(3, "t1", "correction", False, b"of 7", 7),
+        Record(4, "t1", "correction", False, b"of 8", 8),
+    )
+    async with listening(broker, TOPICS.every_last()) as listener, running(publisher):
+        await until(lambda: publisher.stats.connected)
+        for number, entry in enumerate((result, void, of_before, right), 1):
+            publisher.notify([entry])
+            await until(lambda wanted=number: journal.kept == wanted)  # type: ignore[misc]  # bound now
+            await asyncio.sleep(0.1)  # displays are told a little later
+        await until(lambda: len(listener.heard) >= 3)
+    assert listener.payloads() == [b"result", b"void", b"of 8"]
 
 
 async def test_an_intact_broker_gets_no_repeats(broker: Mosquitto) -> None:

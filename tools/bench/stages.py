@@ -138,7 +138,7 @@ async def _measure(games: int) -> list[Figure]:
         writer.start_chain("r1", None)
         writer.submit(chain_start("r1", signer, clock.stamp(), None))
         writer.start()
-        table = TableRunner(settings.tables["r1"], writer, clock, Random(1), lambda _: None)
+        table = TableRunner(settings.tables["r1"], writer, clock, Random(1), lambda _: None, _give_up)
         publishing = asyncio.create_task(publisher.run())
         try:
             await until(lambda: publisher.stats.connected)

@@ -1,8 +1,8 @@
 """Three tables on one machine, a broker outside of it, and somebody there who listens.
 
-    r1   SlingShot 2      adapter W37-0001 at socket 1, by its serial number
-    e1   TLP wheel        adapter EQUAL at socket 2, by the socket
-    e2   TLP wheel        adapter EQUAL at socket 3, by the socket
+r1   SlingShot 2      adapter W37-0001 at socket 1, by its serial number
+e1   TLP wheel        adapter EQUAL at socket 2, by the socket
+e2   TLP wheel        adapter EQUAL at socket 3, by the socket
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ class House:
         """Results heard so far."""
         return len([one for one in self.consumer.of("result") if table in ("", one.table)])
 
-    async def play(self, results: int = 1, tables: tuple[str, ...] = TABLES, within_s: float = 120.0) -> float:
+    async def play(
+        self, results: int = 1, tables: tuple[str, ...] = TABLES, within_s: float = 120.0
+    ) -> float:
         """Wait for so many more results of each of these tables; the seconds it took."""
         wanted = {table: self.results(table) + results for table in tables}
         return await self.until(
@@ -157,7 +159,9 @@ class House:
 
     async def verify(self) -> None:
         """`dollyd verify` in the machine, with the node's key. Raises `MachineError` where anything is wrong."""
-        await self.sh(f"dollyd keys show {KEY} >/run/keys.json && dollyd verify {JOURNAL} --keys /run/keys.json")
+        await self.sh(
+            f"dollyd keys show {KEY} >/run/keys.json && dollyd verify {JOURNAL} --keys /run/keys.json"
+        )
 
     async def journal(self) -> list[bytes]:
         """Every envelope of the journal, in the order of writing."""

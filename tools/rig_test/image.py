@@ -29,7 +29,17 @@ GUEST, HOST = "10.0.2.15", "10.0.2.2"
 """Addresses of QEMU's user network."""
 HOME = "/srv/rig"
 """Where simulators lie in the machine, beside the system: the package holds none."""
-_IDLE = ("getty@tty1", "serial-getty@ttyS0", "systemd-timesyncd", "e2scrub_reap", "apt-daily.timer")
+_IDLE = (
+    "getty@tty1",
+    "serial-getty@ttyS0",
+    "systemd-logind",
+    "systemd-user-sessions",
+    "systemd-timesyncd",
+    "e2scrub_reap",
+    "apt-daily.timer",
+    "modprobe@drm",
+    "modprobe@fuse",
+)
 """Nobody logs in, and every second counts under emulation."""
 _NETWORK = f"""
 [Unit]
@@ -74,7 +84,10 @@ def debian() -> Path:
         file = making / "etc/initramfs-tools" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    within(making, f"apt-get install --yes --no-install-recommends -o Dpkg::Options::=--force-confold {' '.join(PACKAGES)}")
+    within(
+        making,
+        f"apt-get install --yes --no-install-recommends -o Dpkg::Options::=--force-confold {' '.join(PACKAGES)}",
+    )
     (making / "etc/systemd/system/rig-network.service").write_text(_NETWORK)
     within(making, f"systemctl enable rig-network && systemctl mask {' '.join(_IDLE)}")
     within(making, "rm -rf /var/cache/apt/archives/*.deb /var/lib/apt/lists/*")
@@ -127,5 +140,3 @@ def within(root: Path, command: str) -> None:
     enter = ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--pipe", "--as-pid2"]
     enter += ["--setenv=DEBIAN_FRONTEND=noninteractive", "--setenv=LC_ALL=C.UTF-8", f"--directory={root}"]
     quietly([*enter, "/bin/sh", "-ec", command])
-
-

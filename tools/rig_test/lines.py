@@ -6,9 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+
+from tools.rig_test.judge import Played
 
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.core.stamp import NS_PER_S
@@ -41,7 +42,7 @@ class SocketLink:
         """Send, or lose."""
         writer = self._writer
         if self.connected and writer is not None:
-            if writer.transport.get_write_buffer_size() < _BACKLOG_BYTES:  # type: ignore[attr-defined]  # a _SelectorTransport
+            if writer.transport.get_write_buffer_size() < _BACKLOG_BYTES:
                 writer.write(data)
 
     async def run(self) -> None:
@@ -56,16 +57,6 @@ class SocketLink:
                     self._writer.close()
                     self._writer = None
             await asyncio.sleep(_TRY_AGAIN_S)
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """A game as it really was; `number` is empty where the ball did not come to rest. Times: UTC, seconds."""
-
-    counter: int
-    number: str
-    start_s: float
-    end_s: float
 
 
 class Wheel:
