@@ -5,7 +5,9 @@ from dollyd.client.jws import Keys, keys_of_jwks
 from dollyd.client.key_source import KeySource
 from dollyd.client.nodes import Nodes, NodeState
 from dollyd.client.replay import ChainError, GapError, Patience, StreamError
+from dollyd.client.site_trust import SiteTrust
 from dollyd.client.stream import Stream
+from dollyd.client.trust import Trust, load_trust
 from dollyd.client.watermark import (
     FileWatermarks,
     MemoryWatermarks,
@@ -27,11 +29,14 @@ __all__ = [
     "NodeState",
     "Nodes",
     "Patience",
+    "SiteTrust",
     "SqliteWatermarks",
     "Stream",
     "StreamError",
     "StreamStats",
+    "Trust",
     "Watermark",
     "WatermarkStore",
     "keys_of_jwks",
+    "load_trust",
 ]

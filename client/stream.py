@@ -29,11 +29,12 @@ from dollyd.client.key_source import KeySource
 from dollyd.client.nodes import Nodes, NodeState
 from dollyd.client.reader import Reader, Request, Start
 from dollyd.client.replay import Patience
+from dollyd.client.site_trust import SiteTrust
 from dollyd.client.watermark import Watermark, WatermarkStore
 from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
-from dollyd.daemon.topics import ANY, NODE, Topics, check_name
+from dollyd.daemon.topics import ANY, NODE, TRUST, Topics, check_name
 
 TICK_S = 0.1
 """Between two looks at gaps and acks; what is only out of order is not asked for meanwhile."""
@@ -63,9 +64,10 @@ class Stream:
     """The records of `tables`, or of all tables of the site where none is named.
 
     `mqtt`: how to reach the brokers; its client id is replaced by `dollyd-<site>-<consumer>`, so two that run
-    at once need two names. `keys`: the keys that are trusted, by `kid` or as a `KeySource`. `store`: what is
-    done already. `start`: where a consumer without watermark of a table begins: with its chain, or now (for
-    `now` the node's key in use must be among `keys`).
+    at once need two names. `keys`: the keys that are trusted, by `kid` or as a `KeySource`; a `SiteTrust`
+    follows the site's trust file as the broker retains it. `store`: what is done already. `start`: where a
+    consumer without watermark of a table begins: with its chain, or now (for `now` the node's key in use must
+    be among `keys`).
 
     Iterating raises `GapError` (records could not be had) and `ChainError` (records contradict each other).
     Nothing of that chain is delivered past it; iterate on for the other tables.
@@ -92,6 +94,7 @@ class Stream:
         keepalive_s = max(1, mqtt.keepalive_s * 3 // 5)
         self._mqtt = replace(mqtt, client_id=f"dollyd-{site}-{consumer}", keepalive_s=keepalive_s)
         self._tables = tuple(tables)
+        self._site_trust = keys if isinstance(keys, SiteTrust) else None
         self._store = store
         self._patience = patience or Patience()
         self._rng = rng or Random()  # noqa: S311  spreads retries, keeps no secret
@@ -251,6 +254,8 @@ class Stream:
         """Sort a message by its topic: `.../<site>/` and then what `Topics` says."""
         prefix = self._topics.trust().count("/")
         match message.topic.split("/")[prefix:]:
+            case [level] if level == TRUST and self._site_trust is not None:
+                self._site_trust.offer(message.payload)
             case [level, node, "status"] if level == NODE:
                 self.nodes.take(node, message.payload, time.monotonic(), time.time(), retained=message.retain)
             case [table, "record", kind]:
@@ -295,11 +300,11 @@ class Stream:
     def _filters(self) -> list[str]:
         """What to subscribe to; what is kept comes first, so that `now` is where the tables are now."""
         topics = self._topics
-        every_status = topics.every_node_status()
+        first = [topics.every_node_status(), *([topics.trust()] if self._site_trust else [])]
         if not self._tables:
-            return [every_status, topics.every_last(), topics.every_checkpoint(), topics.every_record(ANY)]
+            return [*first, topics.every_last(), topics.every_checkpoint(), topics.every_record(ANY)]
         kept = [topic for table in self._tables for topic in (topics.last(table), topics.checkpoint(table))]
-        return [every_status, *kept, *map(topics.every_record, self._tables)]
+        return [*first, *kept, *map(topics.every_record, self._tables)]
 
     async def _ask(self, link: MqttLink, request: Request) -> None:
         if request.table not in self._answers:

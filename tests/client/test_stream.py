@@ -14,6 +14,7 @@ from random import Random
 import aiomqtt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from tests.client.test_site_trust import file_of
 from tests.support.broker import Line, Mosquitto, free_port, listening, until
 from tests.support.chains import SITE, ChainMaker, keys, signer
 
@@ -25,6 +26,7 @@ from dollyd.client import (
     MemoryWatermarks,
     NodeState,
     Patience,
+    SiteTrust,
     Stream,
     WatermarkStore,
 )
@@ -385,3 +387,23 @@ async def test_what_goes_wrong_inside_is_raised_and_not_waited_for(broker: Mosqu
 
     with pytest.raises(RuntimeError, match="gone"):
         await play()
+
+
+async def test_who_pins_the_root_follows_the_trust_file_that_the_site_retains(broker: Mosquitto) -> None:
+    trust = SiteTrust(signer(8).kid, SITE)
+    mqtt = MqttSettings((broker.address,), "replaced", ack_deadline_s=2.0)
+    stream = Stream(mqtt, SITE, CONSUMER, trust, MemoryWatermarks(), patience=PATIENT, rng=Random(1))
+    async with node_at(broker) as node, stream:
+        await heard_by(stream)
+        maker = node.begin()
+        await node.publish(maker, 1, 1)  # by a key that nobody has named yet: asked for again once one has
+        await node.keep(TOPICS.trust(), file_of(1, 1))
+        maker.play(1, 2)
+        await node.publish(maker, 2, maker.seq)
+        assert seqs(await take(stream, maker.seq)) == list(range(1, maker.seq + 1))
+        await node.keep(TOPICS.trust(), file_of(2, 1, revoked=1))
+        await until(lambda: trust.trust is not None and trust.trust.version == 2)
+        before = stream.stats.unsigned
+        maker.play(3, 3)
+        await node.publish(maker, maker.seq, maker.seq)
+        await until(lambda: stream.stats.unsigned > before)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tools.rig_test import judge
-from tools.rig_test.house import House, payload
+from tools.rig_test.house import TABLES, House, payload
 from tools.rig_test.judge import Window
 from tools.rig_test.machine import MachineError
 
@@ -77,12 +77,12 @@ class PowerCuts:
 
         def ready() -> bool:
             news = {one.topic for one in house.listener.heard[told:] if not one.retain}
-            return house.ready() and all(f"/{table}/device/" in "".join(news) for table in house.wheels)
+            return house.ready() and all(f"/{table}/device/" in "".join(news) for table in TABLES)
 
         return await house.until("every wheel ready", ready, READY_S)
 
     def _played(self) -> dict[str, list[judge.Played]]:
-        return {table: list(wheel.played) for table, wheel in self.house.wheels.items()}
+        return {table: list(self.house.wheels[table].played) for table in TABLES}
 
     def _summary(self, cuts: int) -> str:
         played = sum(len(games) for games in self._played().values())

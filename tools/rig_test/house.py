@@ -8,6 +8,7 @@ e2   TLP wheel        adapter EQUAL at socket 3, by the socket
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +21,8 @@ from tests.support.daemon import NODE, PROFILE, SITE, Consumer
 from tools.rig_test.image import HOST, build
 from tools.rig_test.lines import Wheel, slingshot, tlp_wheel
 from tools.rig_test.machine import Machine, MachineError
+
+from dollyd.client.jws import parse_envelope
 
 JOURNAL = "/var/lib/dollyd/journal.db"
 CONFIG = "/etc/dollyd/dollyd.toml"
@@ -69,6 +72,8 @@ ADAPTERS = (
     Adapter("e2", "EQUAL", 3, f"by-path/{_PATH.format(socket=3)}", "tlp", 'serial = "SN000002"'),
 )
 TABLES = tuple(adapter.table for adapter in ADAPTERS)
+VARIANT_B = Adapter("b1", "W37-0002", 4, "by-serial/0403-6001-W37-0002-if00", "cammegh-ss2", 'pockets = "37"')
+"""Of a table whose odds table comes from a generator on USB: only where that is plugged in too."""
 
 
 def files(broker: str) -> dict[str, str]:
@@ -94,7 +99,7 @@ class House:
 
     async def plug(self, table: str, *, line: str = "") -> None:
         """Plug a table's adapter in; its line, or another one, is at its end."""
-        adapter = next(one for one in ADAPTERS if one.table == table)
+        adapter = next(one for one in (*ADAPTERS, VARIANT_B) if one.table == table)
         line = line or table
         await self.machine.plug(f"usb-{table}", line=line, serial=adapter.serial, port=adapter.socket)
         self.wheels[line].link.connected = True
@@ -180,6 +185,7 @@ async def house(folder: Path, deb: Path, seed: int) -> AsyncIterator[House]:
         image = build(folder, deb, files(f"{HOST}:{broker.port}"))
         wheels = [
             slingshot("r1", folder, seed),
+            slingshot("b1", folder, seed),
             tlp_wheel("e1", folder, seed, "SN000001"),
             tlp_wheel("e2", folder, seed, "SN000002"),
         ]
@@ -187,7 +193,7 @@ async def house(folder: Path, deb: Path, seed: int) -> AsyncIterator[House]:
         try:
             async with (
                 listening(broker, f"dolly/v1/{SITE}/#") as listener,
-                Machine(folder, image, TABLES) as machine,
+                Machine(folder, image, tuple(wheel.table for wheel in wheels)) as machine,
             ):
                 yield House(machine, broker, listener, wheels)
         finally:
@@ -198,8 +204,4 @@ async def house(folder: Path, deb: Path, seed: int) -> AsyncIterator[House]:
 
 def payload(envelope: bytes) -> dict[str, Any]:
     """What an envelope says; the signature is checked by `dollyd verify`."""
-    import json
-
-    from dollyd.client.jws import parse_envelope
-
     return dict(json.loads(parse_envelope(envelope).payload))

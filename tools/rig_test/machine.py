@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import shlex
 import subprocess
 import time
 from contextlib import suppress
@@ -121,6 +122,10 @@ class Machine:
         if check and status.get("exitcode", -1) != 0:
             raise MachineError(f"{command}: exit {status.get('exitcode')}\n{said[-3000:]}")
         return said
+
+    async def write(self, path: str, text: str) -> None:
+        """Make a file in it. Raises `MachineError`."""
+        await self.sh(f"printf %s {shlex.quote(text)} >{path}")
 
     def _line(self, name: str) -> list[str]:
         return ["-chardev", f"socket,id={name},path={self.socket(name)},server=on,wait=off"]

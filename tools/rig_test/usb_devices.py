@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
-from tests.support.daemon import SITE  # noqa: F401
+from tools.rig_test import judge
 from tools.rig_test.house import CONFIG, House, payload
+from tools.rig_test.image import HOME
 from tools.rig_test.machine import MachineError
 
 _RULE = 'SUBSYSTEM=="usb", ATTR{idVendor}=="1209", ATTR{idProduct}=="0001", GROUP="dialout", MODE="0660"\n'
@@ -17,7 +20,6 @@ variant = "place"
 rulebook = "qc-r3-95.17-craps"
 profile = "qc-r3-95.17"
 stakes = { minimum = 100, maximum = 50000, currency = "CAD" }
-unresolved_void_after_s = 1
 
 [tables.d1.devices.camera]
 driver = "tlp"
@@ -43,3 +45,62 @@ driver = "chaoskey"
 role = "odds"
 port = "usb:1d50:60c6:in=81"
 """
+
+_READY_S = 120.0
+_RESULTS = 3
+_GADGET = (
+    "systemd-run --quiet --unit=rig-{name} --setenv=PYTHONPATH={home}/lib"
+    " /opt/dollyd/bin/python -B {home}/lib/tools/rig_test/gadget.py {name} /run/rig/{name}.truth"
+)
+
+
+async def read(house: House) -> str:
+    """Two more tables, whose devices are on USB itself; afterwards the machine is as before."""
+    await house.machine.write("/etc/udev/rules.d/70-rig.rules", _RULE)
+    await house.machine.write(f"{CONFIG}.more", _TABLES)
+    await house.sh("mkdir -p /run/rig && udevadm control --reload && modprobe -a libcomposite usb_f_fs")
+    await house.sh("modprobe dummy_hcd num=2")
+    for name in ("camera", "chaoskey"):
+        await house.sh(_GADGET.format(name=name, home=HOME))
+    await house.sh(f"cp -p {CONFIG} {CONFIG}.before && cat {CONFIG}.more >>{CONFIG} && systemctl restart dollyd")
+    try:
+        await house.plug("b1")
+        return await _results(house)
+    finally:
+        await house.sh(f"mv {CONFIG}.before {CONFIG} && systemctl stop rig-camera rig-chaoskey; systemctl restart dollyd")
+        await house.unplug("b1")
+
+
+async def _results(house: House) -> str:
+    took = await house.until(
+        "camera and ChaosKey ready",
+        lambda: house.status("d1", "camera") == house.status("b1", "odds") == "ready",
+        _READY_S,
+    )
+    await house.play(_RESULTS, ("d1", "b1"))
+    seen = (await house.sh("lsusb | grep -E '1209:0001|1d50:60c6'")).splitlines()
+    drivers = (await house.sh("lsusb -t | grep -E 'dummy|usbfs' | tr -s ' '", check=False)).splitlines()
+    mapped = (await house.sh("grep -ho '/[^ ]*libusb[^ ]*' /proc/$(pidof -s dollyd || pgrep -n dollyd)/maps | sort -u")).strip()
+    records = [payload(envelope) for envelope in await house.journal()]
+    truth = [json.loads(line) for line in (await house.sh("cat /run/rig/camera.truth")).splitlines()]
+    thrown = _as_thrown(records, truth)
+    played = {"b1": list(house.wheels["b1"].played)}
+    wrong = judge.untrue([one for one in records if one["table"] == "b1"], played)
+    odds = [one["body"]["odds"]["table"] for one in records if one["table"] == "b1" and one["kind"] == "result"]
+    if wrong:
+        raise MachineError("; ".join(wrong))
+    return (
+        f"{seen}, ready {took:.0f} s after the restart; {thrown} throws are results, all as the dice lay; {len(odds)} "
+        f"rounds of variant B with the odds table drawn by the host: {odds}; {mapped}; {drivers}"
+    )
+
+
+def _as_thrown(records: Sequence[dict[str, Any]], truth: Sequence[dict[str, Any]]) -> int:
+    """How many results there are of throws. Raises `MachineError` where one is not what the dice showed."""
+    results = [one for one in records if one["table"] == "d1" and one["kind"] == "result"]
+    for one in results:
+        counter = one["body"]["evidence"]["game_ref"].rsplit("/", 1)[1].split("#")[0]
+        lay = [list(map(str, throw["faces"])) for throw in truth if throw["game"] == counter]
+        if sorted(str(one["body"]["outcome"][die]) for die in ("die_1", "die_2")) not in [sorted(faces) for faces in lay]:
+            raise MachineError(f"round {one['round']} is {one['body']['outcome']}, but the dice showed {lay}")
+    return len(results)

@@ -1,0 +1,71 @@
+"""The trust file of a site as it changes: a consumer pins the root, and follows what the site retains."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from dollyd.client.jws import EnvelopeError
+from dollyd.client.trust import Trust, load_trust, newer
+
+_LOG = structlog.get_logger(__name__)
+
+
+class SiteTrust:
+    """A `KeySource` that knows nothing but the root's `kid` at first, and then the newest trust file.
+
+    `path`: where that file is kept, so that after a restart an older one is refused too, and the keys are
+    known before the broker has spoken. A file there that does not lead to the root raises `EnvelopeError`.
+    """
+
+    def __init__(self, root: str, site: str, path: Path | None = None) -> None:
+        self.refused = 0
+        """Files that were offered and are not what they should be."""
+        self._root = root
+        self._site = site
+        self._path = path
+        self._trust: Trust | None = None
+        if path is not None and path.exists():
+            self._take(path.read_bytes())
+
+    @property
+    def trust(self) -> Trust | None:
+        """The newest file, None before there is one."""
+        return self._trust
+
+    def key(self, kid: str, node: str, utc: str, /) -> Ed25519PublicKey | None:
+        """As `Trust.key`; nobody is trusted before there is a file."""
+        return self._trust.key(kid, node, utc) if self._trust is not None else None
+
+    def offer(self, data: bytes) -> bool:
+        """A file that somebody has published; tells whether it is the newest now."""
+        if self._trust is not None and data == self._trust.envelope:
+            return True
+        try:
+            self._take(data)
+        except EnvelopeError as error:
+            if not self.refused:  # told once, counted on
+                _LOG.warning("trust_file_refused", site=self._site, why=str(error))
+            self.refused += 1
+            return False
+        self._keep(data)
+        return True
+
+    def _take(self, data: bytes) -> None:
+        trust = load_trust(data, self._root)
+        if trust.site != self._site:
+            raise EnvelopeError("site", f"of site {trust.site}, not of {self._site}")
+        self._trust = newer(self._trust, trust)
+
+    def _keep(self, data: bytes) -> None:
+        if self._path is None:
+            return
+        spare = self._path.with_name(f".{self._path.name}.new")
+        with spare.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        spare.replace(self._path)

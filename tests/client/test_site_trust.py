@@ -1,0 +1,64 @@
+"""Only the root is pinned: the trust file comes from the site, and never goes back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.chains import NODE, SITE, UTC, signer
+
+from dollyd.client import SiteTrust
+from dollyd.client.jws import EnvelopeError
+from dollyd.client.trust import TRUST_TYP
+
+ROOT, OTHER_ROOT = signer(8), signer(9)
+START = "2026-01-01T00:00:00.000000000Z"
+
+
+def file_of(version: int, *seeds: int, root: int = 8, site: str = SITE, revoked: int = 0) -> bytes:
+    nodes = [
+        {"jwk": signer(seed).jwk, "not_before": START, "node": NODE}
+        | ({"revoked": START, "reason": "stolen"} if seed == revoked else {})
+        for seed in seeds
+    ]
+    base = {"v": 1, "site": site, "version": version, "issued": START, "root": signer(root).jwk}
+    return signer(root).sign(json.dumps(base | {"nodes": nodes, "operators": []}).encode(), TRUST_TYP)
+
+
+def knows(trust: SiteTrust, seed: int) -> bool:
+    return trust.key(signer(seed).kid, NODE, UTC) is not None
+
+
+def test_nobody_is_trusted_before_there_is_a_file_and_each_newer_one_counts() -> None:
+    trust = SiteTrust(ROOT.kid, SITE)
+    assert not knows(trust, 1)
+    assert trust.offer(file_of(1, 1))
+    assert (knows(trust, 1), knows(trust, 2)) == (True, False)
+    assert trust.offer(file_of(2, 1, 2, revoked=1))
+    assert (knows(trust, 1), knows(trust, 2)) == (False, True)
+    assert trust.offer(file_of(2, 1, 2, revoked=1)), "the same again is no trouble"
+    assert trust.refused == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [file_of(1, 1), file_of(2, 1), file_of(9, 3, root=9), file_of(9, 3, site="other"), b"{}", b""],
+    ids=["older", "another-of-its-version", "another-root", "another-site", "no-envelope", "nothing"],
+)
+def test_what_is_not_a_newer_file_of_this_site_is_refused_and_counted(wrong: bytes) -> None:
+    trust = SiteTrust(ROOT.kid, SITE)
+    trust.offer(file_of(2, 2))
+    assert not trust.offer(wrong)
+    assert (trust.refused, knows(trust, 2), knows(trust, 3), knows(trust, 1)) == (1, True, False, False)
+
+
+def test_an_older_file_is_refused_after_a_restart_too(tmp_path: Path) -> None:
+    path = tmp_path / "trust.json"
+    SiteTrust(ROOT.kid, SITE, path).offer(file_of(5, 2))
+    again = SiteTrust(ROOT.kid, SITE, path)
+    assert knows(again, 2)
+    assert not again.offer(file_of(4, 1))
+    assert [file.name for file in tmp_path.iterdir()] == ["trust.json"]
+    with pytest.raises(EnvelopeError, match="root"):
+        SiteTrust(OTHER_ROOT.kid, SITE, path)
