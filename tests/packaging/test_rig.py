@@ -20,19 +20,27 @@ NOON_S = 1_796_040_000.0
 
 
 @asynccontextmanager
-async def qemu(path: Path, greeting: str, answer: Callable[[dict[str, Any]], list[Any]]) -> AsyncIterator[None]:
-    """What speaks at the other end of the socket."""
+async def qemu(
+    path: Path, greeting: str, answer: Callable[[dict[str, Any]], list[Any]]
+) -> AsyncIterator[None]:
+    """What speaks at the other end of the socket, to one after the other."""
+    ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(greeting.encode())
         while line := await reader.readline():
-            for told in answer(json.loads(line)):
+            answers = answer(json.loads(line))
+            if answers == ["cut"]:
+                break
+            for told in answers:
                 writer.write(json.dumps(told).encode() + b"\n")
         writer.close()
+        ended.set()
 
     server = await asyncio.start_unix_server(serve, path)
     try:
         yield
+        await asyncio.wait_for(ended.wait(), 5)
     finally:
         server.close()
         await server.wait_closed()
@@ -75,16 +83,12 @@ async def test_what_the_agent_said_to_somebody_before_is_passed_by(tmp_path: Pat
 
 
 async def test_a_machine_that_is_cut_off_is_told(tmp_path: Path) -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b'{"QMP": {}}\n')
-        await reader.readline()
-        writer.close()
+    def answer(_: dict[str, Any]) -> list[Any]:
+        return ["cut"]
 
-    server = await asyncio.start_unix_server(serve, tmp_path / "qmp")
-    with pytest.raises(QmpError, match="gone"):
-        await Qmp.monitor(tmp_path / "qmp")
-    server.close()
-    await server.wait_closed()
+    async with qemu(tmp_path / "qmp", '{"QMP": {}}\n', answer):
+        with pytest.raises(QmpError, match="gone"):
+            await Qmp.monitor(tmp_path / "qmp")
 
 
 # --- judgement -----------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""`make rig-test`: the Debian package in a whole machine, with a real kernel, real USB and power that fails."""
+"""`make rig-test`: the Debian package in a whole machine: a real kernel, real USB, and power that fails."""

@@ -2,8 +2,8 @@
 
     python -m tools.rig_test [--short] [--only NAME ...] [--cuts N] [--seed N]
 
-Needs root, QEMU (software emulation will do) and a network for the first run, which makes the Debian to install
-into. A machine that can do none of this is told so, and the test is skipped.
+Needs root, QEMU (software emulation will do) and a network for the first run, which makes the Debian to
+install into. A machine that can do none of this is told so, and the test is skipped.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class Report:
 
     def finish(self) -> bool:
         """Print the table; whether everything was right."""
-        table = Table("case", "what was seen", "s", "", title="The package in a whole machine", show_lines=True)
+        table = Table(
+            "case", "what was seen", "s", "", title="The package in a whole machine", show_lines=True
+        )
         for name, seen, took, good in self._rows:
             table.add_row(name, seen, f"{took:.0f}", "ok" if good else "FAILED")
         Console(width=140).print(table, markup=False)
@@ -100,7 +102,9 @@ async def play(report: Report, folder: Path, told: argparse.Namespace) -> None:
 
 def main() -> None:
     """Run the test."""
-    parser = argparse.ArgumentParser(description="The package in a whole machine with USB, and power that fails.")
+    parser = argparse.ArgumentParser(
+        description="The package in a whole machine with USB, and power that fails."
+    )
     parser.add_argument("--short", action="store_true", help="fewer repetitions: some minutes")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these cases")
     parser.add_argument("--cuts", type=int, default=0, help="so many power cuts (30, short: 3)")

@@ -89,7 +89,7 @@ class PowerCuts:
         records = self.house.consumer.records
         results = sum(record.kind == "result" for record in records)
         return (
-            f"{cuts} cuts in play: {len(records)} records acknowledged, none lost; {results} results, all as the "
-            f"wheels played ({played} games, most of them while it booted); {self._interrupted} rounds interrupted, all "
-            f"unresolved; no round with two final records; dollyd verify good after each"
+            f"{cuts} cuts in play: {len(records)} records acknowledged, none lost; {results} results, all as "
+            f"the wheels played ({played} games, most of them while it booted); {self._interrupted} rounds "
+            f"interrupted, all unresolved; no round with two final records; dollyd verify good after each"
         )

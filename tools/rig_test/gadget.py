@@ -1,4 +1,4 @@
-"""Runs in the machine, as root: a simulated device as a real USB device, by FunctionFS on a loop-back controller.
+"""Runs in the machine, as root: a simulated device as a USB device, by FunctionFS on a loop-back controller.
 
     gadget.py camera|chaoskey TRUTH
 
@@ -75,6 +75,9 @@ class GadgetLink:
             self._packets.append(data)
             self._news.notify()
 
+    def _heard(self, data: bytes) -> None:
+        self.on_data(data)
+
     def _send(self, endpoint: Path) -> None:
         with endpoint.open("wb", buffering=0) as ep:
             while True:
@@ -95,7 +98,7 @@ class GadgetLink:
                     time.sleep(0.05)
                     continue
                 if data:
-                    self._loop.call_soon_threadsafe(lambda told: self.on_data(told), data)
+                    self._loop.call_soon_threadsafe(self._heard, data)
 
 
 def descriptors(*, listens: bool) -> bytes:

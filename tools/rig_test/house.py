@@ -163,7 +163,7 @@ class House:
         return time.monotonic() - began
 
     async def verify(self) -> None:
-        """`dollyd verify` in the machine, with the node's key. Raises `MachineError` where anything is wrong."""
+        """`dollyd verify` in the machine, with the node's key. Raises `MachineError` where it is not good."""
         await self.sh(
             f"dollyd keys show {KEY} >/run/keys.json && dollyd verify {JOURNAL} --keys /run/keys.json"
         )

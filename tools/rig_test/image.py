@@ -1,4 +1,4 @@
-"""The machine's disk: Debian with its kernel (made once, kept), our package and a table's configuration on it."""
+"""The machine's disk: Debian with its kernel (made once, kept), our package, and its configuration."""
 
 from __future__ import annotations
 
@@ -84,10 +84,8 @@ def debian() -> Path:
         file = making / "etc/initramfs-tools" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    within(
-        making,
-        f"apt-get install --yes --no-install-recommends -o Dpkg::Options::=--force-confold {' '.join(PACKAGES)}",
-    )
+    keep_ours = "-o Dpkg::Options::=--force-confold"
+    within(making, f"apt-get install --yes --no-install-recommends {keep_ours} {' '.join(PACKAGES)}")
     (making / "etc/systemd/system/rig-network.service").write_text(_NETWORK)
     within(making, f"systemctl enable rig-network && systemctl mask {' '.join(_IDLE)}")
     within(making, "rm -rf /var/cache/apt/archives/*.deb /var/lib/apt/lists/*")

@@ -1,4 +1,4 @@
-"""Runs in the machine: prints the journal's envelopes, one a line. Usage: inside.py JOURNAL"""
+"""Runs in the machine: prints the envelopes of the journal that is named, one a line."""
 
 from __future__ import annotations
 

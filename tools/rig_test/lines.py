@@ -40,10 +40,10 @@ class SocketLink:
 
     def write(self, data: bytes) -> None:
         """Send, or lose."""
-        writer = self._writer
-        if self.connected and writer is not None:
-            if writer.transport.get_write_buffer_size() < _BACKLOG_BYTES:
-                writer.write(data)
+        if not self.connected or self._writer is None:
+            return
+        if self._writer.transport.get_write_buffer_size() < _BACKLOG_BYTES:
+            self._writer.write(data)
 
     async def run(self) -> None:
         """Hold the line, until cancelled."""

@@ -112,7 +112,10 @@ class Machine:
         try:
             async with asyncio.timeout(within_s):
                 pid = (await agent.execute("guest-exec", **shell, **{"capture-output": True}))["pid"]
-                while not (status := await agent.execute("guest-exec-status", pid=pid))["exited"]:
+                while True:
+                    status = await agent.execute("guest-exec-status", pid=pid)
+                    if status["exited"]:
+                        break
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError as error:
             raise MachineError(f"{command}: no end after {within_s:.0f} s") from error

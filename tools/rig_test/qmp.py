@@ -33,8 +33,12 @@ class Qmp:
     async def monitor(cls, path: Path) -> Self:
         """The monitor, ready for commands. Raises OSError, `QmpError`."""
         line = cls(*await asyncio.open_unix_connection(path, limit=_LINE_BYTES))
-        await line._read()  # the greeting
-        await line.execute("qmp_capabilities")
+        try:
+            await line._read()  # the greeting
+            await line.execute("qmp_capabilities")
+        except QmpError:
+            line.close()
+            raise
         return line
 
     @classmethod

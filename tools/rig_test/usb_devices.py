@@ -62,12 +62,16 @@ async def read(house: House) -> str:
     await house.sh("modprobe dummy_hcd num=2")
     for name in ("camera", "chaoskey"):
         await house.sh(_GADGET.format(name=name, home=HOME))
-    await house.sh(f"cp -p {CONFIG} {CONFIG}.before && cat {CONFIG}.more >>{CONFIG} && systemctl restart dollyd")
+    await house.sh(
+        f"cp -p {CONFIG} {CONFIG}.before && cat {CONFIG}.more >>{CONFIG} && systemctl restart dollyd"
+    )
     try:
         await house.plug("b1")
         return await _results(house)
     finally:
-        await house.sh(f"mv {CONFIG}.before {CONFIG} && systemctl stop rig-camera rig-chaoskey; systemctl restart dollyd")
+        await house.sh(
+            f"mv {CONFIG}.before {CONFIG} && systemctl stop rig-camera rig-chaoskey; systemctl restart dollyd"
+        )
         await house.unplug("b1")
 
 
@@ -80,18 +84,24 @@ async def _results(house: House) -> str:
     await house.play(_RESULTS, ("d1", "b1"))
     seen = (await house.sh("lsusb | grep -E '1209:0001|1d50:60c6'")).splitlines()
     drivers = (await house.sh("lsusb -t | grep -E 'dummy|usbfs' | tr -s ' '", check=False)).splitlines()
-    mapped = (await house.sh("grep -ho '/[^ ]*libusb[^ ]*' /proc/$(pidof -s dollyd || pgrep -n dollyd)/maps | sort -u")).strip()
+    mapped = (
+        await house.sh(
+            "grep -ho '/[^ ]*libusb[^ ]*' /proc/$(pidof -s dollyd || pgrep -n dollyd)/maps | sort -u"
+        )
+    ).strip()
     records = [payload(envelope) for envelope in await house.journal()]
     truth = [json.loads(line) for line in (await house.sh("cat /run/rig/camera.truth")).splitlines()]
     thrown = _as_thrown(records, truth)
     played = {"b1": list(house.wheels["b1"].played)}
     wrong = judge.untrue([one for one in records if one["table"] == "b1"], played)
-    odds = [one["body"]["odds"]["table"] for one in records if one["table"] == "b1" and one["kind"] == "result"]
+    odds = [
+        one["body"]["odds"]["table"] for one in records if one["table"] == "b1" and one["kind"] == "result"
+    ]
     if wrong:
         raise MachineError("; ".join(wrong))
     return (
-        f"{seen}, ready {took:.0f} s after the restart; {thrown} throws are results, all as the dice lay; {len(odds)} "
-        f"rounds of variant B with the odds table drawn by the host: {odds}; {mapped}; {drivers}"
+        f"{seen}, ready {took:.0f} s after the restart; {thrown} throws are results, all as the dice lay; "
+        f"{len(odds)} rounds of variant B with the odds table drawn by the host: {odds}; {mapped}; {drivers}"
     )
 
 
@@ -101,6 +111,8 @@ def _as_thrown(records: Sequence[dict[str, Any]], truth: Sequence[dict[str, Any]
     for one in results:
         counter = one["body"]["evidence"]["game_ref"].rsplit("/", 1)[1].split("#")[0]
         lay = [list(map(str, throw["faces"])) for throw in truth if throw["game"] == counter]
-        if sorted(str(one["body"]["outcome"][die]) for die in ("die_1", "die_2")) not in [sorted(faces) for faces in lay]:
+        if sorted(str(one["body"]["outcome"][die]) for die in ("die_1", "die_2")) not in [
+            sorted(faces) for faces in lay
+        ]:
             raise MachineError(f"round {one['round']} is {one['body']['outcome']}, but the dice showed {lay}")
     return len(results)
