@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-all test lint bench fuzz soak settle-soak schemas agree archive-soak deb system-test mosquitto
+.PHONY: help demo demo-all test lint bench fuzz soak settle-soak schemas agree archive-soak deb system-test rig-test mosquitto
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -61,6 +61,9 @@ deb: $(DEV) ## build the Debian package, dist/dollyd_VERSION_ARCHITECTURE.deb
 
 system-test: $(DEV) ## put the Debian package into a real systemd and do everything to it; as root
 	@$(BIN)/python -m tools.system_test $(ARGS)
+
+rig-test: $(DEV) mosquitto ## the same package in a whole machine under QEMU: USB unplugged, power cut; as root
+	@$(BIN)/python -m tools.rig_test $(ARGS)
 
 mosquitto:
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto >/dev/null && exit 0

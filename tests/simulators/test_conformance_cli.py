@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,14 @@ from typer.testing import CliRunner
 from dollyd.simulators.__main__ import app
 
 SIMULATORS = [sys.executable, "-m", "dollyd.simulators"]
+
+
+def has_open(pid: int, link: Path) -> bool:
+    """Whether a process has the port open."""
+    port = link.resolve()
+    with suppress(FileNotFoundError):  # a descriptor may be closed while we look
+        return any(fd.resolve() == port for fd in Path(f"/proc/{pid}/fd").iterdir())
+    return False
 
 
 @pytest.mark.slow

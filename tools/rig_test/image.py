@@ -24,6 +24,8 @@ PACKAGES = (
     "libusb-1.0-0",
     "procps",
 )
+PROGRAMS = ("gadget.py", "inside.py")
+"""Ours that run in the machine."""
 DISK = "3G"
 GUEST, HOST = "10.0.2.15", "10.0.2.2"
 """Addresses of QEMU's user network."""
@@ -102,13 +104,10 @@ def build(folder: Path, deb: Path, files: dict[str, str]) -> Image:
     home.mkdir(parents=True)
     shutil.copyfile(deb, home / deb.name)
     shutil.copytree(ROOT / "src/dollyd", home / "lib/dollyd", ignore=shutil.ignore_patterns("__pycache__"))
-    (home / "lib/tools").mkdir()
-    for name in ("__init__.py", "gadget.py", "inside.py"):
-        source = Path(__file__).with_name(name)
-        if source.exists():
-            target = home / "lib/tools/rig_test" / name
-            target.parent.mkdir(exist_ok=True)
-            shutil.copyfile(source, target)
+    programs = home / "lib/tools/rig_test"
+    programs.mkdir(parents=True)
+    for name in PROGRAMS:
+        shutil.copyfile(Path(__file__).with_name(name), programs / name)
     within(root, f"dpkg --install {HOME}/{deb.name} && dollyd keys new /etc/dollyd/credentials/signing.pem")
     for path, text in files.items():
         file = root / path.lstrip("/")

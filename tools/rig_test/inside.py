@@ -1,19 +1,19 @@
-"""Runs in the machine: prints the envelopes of the journal that is named, one a line."""
+"""Runs in the machine: prints the envelopes of a journal in use, one a line, behind entry number SINCE.
 
-from __future__ import annotations
+    inside.py JOURNAL SINCE
 
+Needs nothing but Python: under emulation every import counts.
+"""
+
+import sqlite3
 import sys
-from contextlib import closing
-from pathlib import Path
-
-from dollyd.client.sources import JournalFile
 
 
 def main() -> None:
     """Print them."""
-    with closing(JournalFile(Path(sys.argv[1]))) as journal:
-        for envelope in journal.envelopes(check_structure=False):
-            sys.stdout.buffer.write(envelope + b"\n")
+    journal = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
+    rows = journal.execute("SELECT envelope FROM entry WHERE id > ? ORDER BY id", (int(sys.argv[2]),))
+    sys.stdout.buffer.writelines(envelope + b"\n" for (envelope,) in rows)
 
 
 if __name__ == "__main__":

@@ -62,17 +62,15 @@ async def read(house: House) -> str:
     await house.sh("modprobe dummy_hcd num=2")
     for name in ("camera", "chaoskey"):
         await house.sh(_GADGET.format(name=name, home=HOME))
-    await house.sh(
-        f"cp -p {CONFIG} {CONFIG}.before && cat {CONFIG}.more >>{CONFIG} && systemctl restart dollyd"
-    )
+    await house.sh(f"cp -p {CONFIG} {CONFIG}.before && cat {CONFIG}.more >>{CONFIG}")
+    await house.plug("b1")
     try:
-        await house.plug("b1")
+        await house.sh("systemctl restart dollyd")
         return await _results(house)
     finally:
-        await house.sh(
-            f"mv {CONFIG}.before {CONFIG} && systemctl stop rig-camera rig-chaoskey; systemctl restart dollyd"
-        )
         await house.unplug("b1")
+        await house.sh(f"mv {CONFIG}.before {CONFIG} && systemctl stop rig-camera rig-chaoskey")
+        await house.sh("systemctl reset-failed dollyd; systemctl restart dollyd")
 
 
 async def _results(house: House) -> str:
