@@ -21,12 +21,12 @@ import structlog
 
 import dollyd
 from dollyd.client.jws import keys_of_jwks
-from dollyd.daemon.broker_address import parse_broker
-from dollyd.daemon.certificates import CertificateWatch
+from dollyd.daemon.brokers.address import parse_broker
+from dollyd.daemon.brokers.certificates import CertificateWatch
 from dollyd.daemon.clock import Clock, SystemClock
-from dollyd.daemon.command_desk import CommandDesk
-from dollyd.daemon.command_marks import CommandMarks, marks_path
-from dollyd.daemon.consumers import Consumers
+from dollyd.daemon.commands.desk import CommandDesk
+from dollyd.daemon.commands.marks import CommandMarks, marks_path
+from dollyd.daemon.consumers.served import Consumers
 from dollyd.daemon.core.record import Kind, SelfCheckBody, encode
 from dollyd.daemon.duties import Duties
 from dollyd.daemon.engine import house

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from dollyd.daemon.certificates import CertificateWatch
+from dollyd.daemon.brokers.certificates import CertificateWatch
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.durations import BOUNDS_MS

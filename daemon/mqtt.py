@@ -20,8 +20,8 @@ import aiomqtt
 from paho.mqtt.client import MQTTMessage
 from paho.mqtt.reasoncodes import ReasonCode
 
-from dollyd.daemon.broker_address import parse_broker
-from dollyd.daemon.certificates import tls_context
+from dollyd.daemon.brokers.address import parse_broker
+from dollyd.daemon.brokers.certificates import tls_context
 from dollyd.daemon.errors import DollydError, ensure
 from dollyd.daemon.mqtt_client import INBOX_MAX, ClosedEarlyError, MqttClient, MqttSettings, Will
 

@@ -18,7 +18,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from dollyd.daemon.broker_address import Address
+from dollyd.daemon.brokers.address import Address
 
 SESSION_EXPIRY_S = 86_400
 """How long a broker keeps our session: by its absence we learn that the broker has lost its memory."""

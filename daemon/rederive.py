@@ -24,7 +24,7 @@ from dollyd.client.sources import JournalFile
 from dollyd.client.verify import CaptureOf
 from dollyd.daemon.core.record import Capture, Named, Record, Setting, encode
 from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.evidence_texts import to_toml
+from dollyd.daemon.evidence.texts import to_toml
 from dollyd.daemon.replay import CaptureError, rederive
 from dollyd.daemon.settings import TableSettings, load
 

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from dollyd.daemon.app import certificate_watch, mqtt_settings
-from dollyd.daemon.broker_acl import node_acl
-from dollyd.daemon.broker_check import BrokerCheck, Finding, Level, certificate_finding
+from dollyd.daemon.brokers.acl import node_acl
+from dollyd.daemon.brokers.check import BrokerCheck, Finding, Level, certificate_finding
 from dollyd.daemon.cli.options import ConfigFile
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.errors import ConfigError

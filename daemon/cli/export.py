@@ -15,8 +15,8 @@ from dollyd.daemon.cli.options import ConfigFile
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.cursors import EXPORTED
 from dollyd.daemon.errors import ConfigError, JournalError
-from dollyd.daemon.evidence_export import Exported, Wanted, export
-from dollyd.daemon.evidence_texts import texts_of
+from dollyd.daemon.evidence.export import Exported, Wanted, export
+from dollyd.daemon.evidence.texts import texts_of
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.settings import Settings, load
 

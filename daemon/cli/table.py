@@ -28,14 +28,14 @@ from dollyd.client.command import (
 )
 from dollyd.client.jws import EnvelopeError
 from dollyd.daemon.app import mqtt_settings
-from dollyd.daemon.command_desk import Answer
+from dollyd.daemon.commands.desk import Answer
+from dollyd.daemon.commands.line import NoAnswerError, Shown, TableLine
+from dollyd.daemon.commands.ssh_agent import AgentKey, agent_keys
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.errors import ConfigError, SigningError
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.settings import load
 from dollyd.daemon.signing import Signer, load_signer
-from dollyd.daemon.ssh_agent import AgentKey, agent_keys
-from dollyd.daemon.table_line import NoAnswerError, Shown, TableLine
 from dollyd.daemon.topics import NO_TABLES, check_name
 
 EXIT_REFUSED = 1

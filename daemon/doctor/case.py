@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path, PurePath
 
 from dollyd.daemon.app import mqtt_settings
-from dollyd.daemon.broker_check import Finding as BrokerFinding
+from dollyd.daemon.brokers.check import Finding as BrokerFinding
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.discovery.listening import Heard
 from dollyd.daemon.discovery.sysfs import SerialPort, UsbDevice, serial_ports, usb_devices

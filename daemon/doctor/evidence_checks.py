@@ -13,7 +13,7 @@ from pathlib import Path
 from cryptography import x509
 
 from dollyd.client.trust import Verdict
-from dollyd.daemon.certificates import WARN_DAYS, days_left, tls_context
+from dollyd.daemon.brokers.certificates import WARN_DAYS, days_left, tls_context
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.doctor.case import Case, Finding, fault, warning
 from dollyd.daemon.journal_file import connect_read_only

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import msgspec
 
-from dollyd.daemon.broker_check import SILENCE_S, BrokerCheck
-from dollyd.daemon.broker_check import Finding as BrokerFinding
+from dollyd.daemon.brokers.check import SILENCE_S, BrokerCheck
+from dollyd.daemon.brokers.check import Finding as BrokerFinding
 from dollyd.daemon.discovery.listening import Heard, hear_all
 from dollyd.daemon.doctor.case import Case
 from dollyd.daemon.mqtt import LinkError, MqttLink, MqttSettings

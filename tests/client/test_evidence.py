@@ -16,7 +16,7 @@ from tests.support.evidence import Chain, a_chain, changed, contents, exported, 
 from dollyd.client.evidence import EvidenceFile, trust_of, verify_evidence
 from dollyd.client.sources import SourceError
 from dollyd.client.verify import Report
-from dollyd.daemon.evidence_export import Wanted
+from dollyd.daemon.evidence.export import Wanted
 
 CHAINS = {"r1": "a" * 32, "r2": "b" * 32}
 Members = dict[str, bytes]

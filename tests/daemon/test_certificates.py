@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from tests.support.broker import Mosquitto
 from tests.support.site_broker import Authority, Site, site_of
 
-from dollyd.daemon.certificates import CertificateWatch, file_days_left, stage
+from dollyd.daemon.brokers.certificates import CertificateWatch, file_days_left, stage
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.mqtt import Cause, LinkError, MqttLink
 from dollyd.daemon.topics import Topics

@@ -15,10 +15,10 @@ from tests.support.desk import TOPICS, Bench, at_desk, two_persons, why
 from tests.support.tables import WHEEL
 
 from dollyd.client.command import digest
-from dollyd.daemon import command_desk
-from dollyd.daemon.command_desk import WAITING_MAX
-from dollyd.daemon.command_marks import CommandMarks
-from dollyd.daemon.command_refusals import TOLD_A_MINUTE
+from dollyd.daemon.commands import desk as command_desk
+from dollyd.daemon.commands.desk import WAITING_MAX
+from dollyd.daemon.commands.marks import CommandMarks
+from dollyd.daemon.commands.refusals import TOLD_A_MINUTE
 from dollyd.daemon.core.events import DeviceTrouble
 from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.errors import ConfigError, JournalError

@@ -10,10 +10,10 @@ import pytest
 from tests.support.chains import ChainMaker
 from tests.support.commands import CHAIN, SETTING, correction, manual
 
+from dollyd.daemon.commands.originals import read_original
 from dollyd.daemon.core.events import Original
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.journal import Journal
-from dollyd.daemon.originals import read_original
 
 
 @pytest.fixture

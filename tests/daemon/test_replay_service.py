@@ -15,13 +15,13 @@ from tests.support.chains import ChainMaker
 
 from dollyd.client.jws import parse_envelope
 from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.consumers.replay import RECORDS_A_REQUEST, RECORDS_A_TURN, RECORDS_PER_S, ReplayService
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.inbox import Inbox
 from dollyd.daemon.journal import Entry, Journal
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttSettings
 from dollyd.daemon.publisher import Node, Publisher
-from dollyd.daemon.replay_service import RECORDS_A_REQUEST, RECORDS_A_TURN, RECORDS_PER_S, ReplayService
 from dollyd.daemon.topics import Topics
 
 TOPICS = Topics("house")

@@ -10,8 +10,8 @@ import pytest
 from tests.support.broker import Mosquitto
 from tests.support.site_broker import CONFIG, Site, site_of
 
-from dollyd.daemon.broker_acl import node_acl
-from dollyd.daemon.broker_check import BrokerCheck, Finding, Level
+from dollyd.daemon.brokers.acl import node_acl
+from dollyd.daemon.brokers.check import BrokerCheck, Finding, Level
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.mqtt import Cause, LinkError, MqttLink
 from dollyd.daemon.topics import Topics

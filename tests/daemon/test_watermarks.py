@@ -6,12 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from dollyd.daemon.core.record import IncidentBody
-from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.daemon.journal import Entry
-from dollyd.daemon.mqtt import Message
-from dollyd.daemon.topics import Topics
-from dollyd.daemon.watermarks import (
+from dollyd.daemon.consumers.watermarks import (
     CAUGHT_UP,
     CONSUMERS_MAX,
     INCIDENT_EVERY_S,
@@ -20,6 +15,11 @@ from dollyd.daemon.watermarks import (
     Limits,
     Watermarks,
 )
+from dollyd.daemon.core.record import IncidentBody
+from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.journal import Entry
+from dollyd.daemon.mqtt import Message
+from dollyd.daemon.topics import Topics
 from dollyd.simulators.clock import VirtualClock
 
 TOPICS = Topics("house")

@@ -35,15 +35,15 @@ from typer.testing import CliRunner, Result
 
 from dollyd.client.command import COMMAND_TYP, digest, read_command
 from dollyd.client.jws import key_of_jwk, parse_envelope, verify_envelope
-from dollyd.daemon import table_line
 from dollyd.daemon.cli import application
-from dollyd.daemon.command_desk import Answer
+from dollyd.daemon.commands import line as table_line
+from dollyd.daemon.commands.desk import Answer
+from dollyd.daemon.commands.line import TableLine
+from dollyd.daemon.commands.ssh_agent import agent_keys
 from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.errors import ConfigError, SigningError
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.signing import load_signer
-from dollyd.daemon.ssh_agent import agent_keys
-from dollyd.daemon.table_line import TableLine
 
 COMMAND = payload(order("confirm") | {"role": "dealer"})
 

@@ -19,7 +19,7 @@ from dollyd.client.evidence import verify_evidence
 from dollyd.client.jws import keys_of_jwks
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import iso_utc
-from dollyd.daemon.evidence_export import Wanted
+from dollyd.daemon.evidence.export import Wanted
 
 pytestmark = pytest.mark.slow
 VECTORS = Path(__file__).resolve().parents[2] / "docs" / "vectors"

@@ -17,8 +17,8 @@ from tests.support.tables import WHEEL, make_setup
 
 from dollyd.client.command import digest
 from dollyd.client.trust import Trust
-from dollyd.daemon.command_desk import CommandDesk
-from dollyd.daemon.command_marks import CommandMarks, marks_path
+from dollyd.daemon.commands.desk import CommandDesk
+from dollyd.daemon.commands.marks import CommandMarks, marks_path
 from dollyd.daemon.core.events import BetsClosed, DeviceTrouble, GameRef, GameStarted, TableOpened
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import step

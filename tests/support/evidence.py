@@ -17,8 +17,8 @@ from dollyd.client import tar
 from dollyd.daemon.core.record import FINAL_KINDS, VERSION, Kind, Record, Time, encode
 from dollyd.daemon.core.stamp import NS_PER_MS, Stamp, iso_utc
 from dollyd.daemon.engine import Input, NewRecord, Op
-from dollyd.daemon.evidence_export import Exported, Wanted, export
-from dollyd.daemon.evidence_texts import texts_of
+from dollyd.daemon.evidence.export import Exported, Wanted, export
+from dollyd.daemon.evidence.texts import texts_of
 from dollyd.daemon.journal import Journal, NewEntry
 from dollyd.daemon.replay import engine_of
 from dollyd.daemon.settings import load

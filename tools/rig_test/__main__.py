@@ -42,7 +42,7 @@ class Report:
         began = time.monotonic()
         try:
             seen, good = await case, True
-        except MachineError as error:
+        except (MachineError, AssertionError) as error:  # the latter: the listener's, of order and repeats
             seen, good = str(error), False
         took = time.monotonic() - began
         self._rows.append((name, seen, took, good))

@@ -1,6 +1,7 @@
 """Runs in the machine, as root: a simulated device as a USB device, by FunctionFS on a loop-back controller.
 
-    gadget.py camera|chaoskey TRUTH
+    gadget.py camera TRUTH
+    gadget.py chaoskey
 
     model --link--> ep1 (IN) | kernel: FunctionFS, dummy_hcd, usbfs | libusb <--pyusb-- dollyd
           <-------- ep2 (OUT)
@@ -27,9 +28,8 @@ from random import Random
 
 from dollyd.daemon.clock import SystemClock
 from dollyd.simulators.dice_camera import DiceCamera, DiceCameraOptions
-from dollyd.simulators.generators import Generator, GeneratorOptions
 from dollyd.simulators.line import Line
-from dollyd.simulators.runner import Device, Model
+from dollyd.simulators.runner import Device
 
 GADGETS = Path("/sys/kernel/config/usb_gadget")
 _DESCRIPTORS, _STRINGS = 3, 2
@@ -37,6 +37,8 @@ _DESCRIPTORS, _STRINGS = 3, 2
 _FULL_SPEED, _HIGH_SPEED = 1, 2
 _VENDOR_CLASS, _BULK = 0xFF, 2
 _LANGUAGE = 0x0409
+_AGAIN_S = 0.05
+_STREAM_BYTES = 4096
 _PACKETS_KEPT = 256
 """What the device keeps for a host that does not ask; older ones are lost."""
 
@@ -58,16 +60,15 @@ CHAOSKEY = Identity(0x1D50, 0x60C6, "00A1", "ChaosKey-hw-1.0-sw-1.9", "dummy_udc
 
 
 class GadgetLink:
-    """The two endpoints. The kernel's calls block, so that each has a thread of its own."""
+    """The two endpoints of the camera. The kernel's calls block, so that each has a thread of its own."""
 
-    def __init__(self, mount: Path, *, listens: bool) -> None:
+    def __init__(self, mount: Path) -> None:
         self.on_data: Callable[[bytes], None] = lambda _: None
         self._loop = asyncio.get_running_loop()
         self._packets: deque[bytes] = deque(maxlen=_PACKETS_KEPT)
         self._news = threading.Condition()
         threading.Thread(target=self._send, args=(mount / "ep1",), daemon=True).start()
-        if listens:
-            threading.Thread(target=self._hear, args=(mount / "ep2",), daemon=True).start()
+        threading.Thread(target=self._hear, args=(mount / "ep2",), daemon=True).start()
 
     def write(self, data: bytes) -> None:
         """To the host, when it asks."""
@@ -87,7 +88,7 @@ class GadgetLink:
                 try:
                     ep.write(data)
                 except OSError:  # not configured yet, or reset: the host asks again
-                    time.sleep(0.05)
+                    time.sleep(_AGAIN_S)
 
     def _hear(self, endpoint: Path) -> None:
         with endpoint.open("rb", buffering=0) as ep:
@@ -95,7 +96,7 @@ class GadgetLink:
                 try:
                     data = ep.read(512)
                 except OSError:
-                    time.sleep(0.05)
+                    time.sleep(_AGAIN_S)
                     continue
                 if data:
                     self._loop.call_soon_threadsafe(self._heard, data)
@@ -141,27 +142,49 @@ def describe(name: str, identity: Identity) -> tuple[Path, Path]:
     return gadget, mount
 
 
-async def run(name: str, truth: Path) -> None:
-    """Plug it in, and live until killed."""
-    identity = CAMERA if name == "camera" else CHAOSKEY
+def plug_in(name: str, identity: Identity) -> Path:
+    """Make it and plug it in; gives the folder of its endpoints. It stays as long as this process lives."""
     gadget, mount = describe(name, identity)
     ep0 = os.open(mount / "ep0", os.O_RDWR)
     os.write(ep0, descriptors(listens=identity.listens))
     os.write(ep0, strings(identity.product))
-    link = GadgetLink(mount, listens=identity.listens)
     (gadget / "UDC").write_text(identity.controller)
-    clock, rng = SystemClock(), Random(name)
-    now_ns = clock.stamp().mono_ns
-    camera = DiceCamera(DiceCameraOptions(period_ms=100, serial=identity.serial), rng, now_ns)
-    model: Model = camera if name == "camera" else Generator(GeneratorOptions(), rng, now_ns)
-    device = Device(model, link, clock, Line(Random(name), binary=name != "camera"))
+    return mount
 
-    def tell() -> None:
-        truth.write_text("".join(json.dumps(asdict(throw)) + "\n" for throw in camera.played))
 
-    device.observe = tell
-    await device.run()
+async def camera(truth: Path) -> None:
+    """Throw after throw; `truth` gets each as it really was, JSON, one a line."""
+    link = GadgetLink(plug_in("camera", CAMERA))
+    clock, rng = SystemClock(), Random("camera")
+    options = DiceCameraOptions(period_ms=100, serial=CAMERA.serial)
+    model = DiceCamera(options, rng, clock.stamp().mono_ns)
+    device = Device(model, link, clock, Line(Random("line")))
+    with truth.open("w", buffering=1) as told:
+        count = 0
+
+        def tell() -> None:
+            nonlocal count
+            for throw in model.played[count:]:
+                print(json.dumps(asdict(throw)), file=told)
+            count = len(model.played)
+
+        device.observe = tell
+        await device.run()
+
+
+def chaoskey() -> None:
+    """Random bytes without end, as fast as the host asks."""
+    endpoint = plug_in("chaoskey", CHAOSKEY) / "ep1"
+    with endpoint.open("wb", buffering=0) as ep:
+        while True:
+            try:
+                ep.write(os.urandom(_STREAM_BYTES))
+            except OSError:  # as above
+                time.sleep(_AGAIN_S)
 
 
 if __name__ == "__main__":
-    asyncio.run(run(sys.argv[1], Path(sys.argv[2])))
+    if sys.argv[1] == "camera":
+        asyncio.run(camera(Path(sys.argv[2])))
+    else:
+        chaoskey()

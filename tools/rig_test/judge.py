@@ -69,13 +69,13 @@ def wrongly_ended(records: Sequence[Record]) -> list[str]:
 
 
 def untrue(records: Iterable[Record], played: Mapping[str, Sequence[Played]]) -> list[str]:
-    """Results that are not what the wheel of the table played."""
+    """Results that are not what the wheel of the table played; of a table without one nothing is said."""
     wrong = []
     for one in records:
-        if one["kind"] != "result":
+        if one["kind"] != "result" or one["table"] not in played:
             continue
         number = one["body"]["outcome"]["pocket"]
-        game = _game(one["body"]["evidence"]["game_ref"], utc_s(one), played.get(one["table"], ()))
+        game = _game(one["body"]["evidence"]["game_ref"], utc_s(one), played[one["table"]])
         if game is None or game.number != number:
             fell = "no such game" if game is None else f"it fell into {game.number or 'nothing'}"
             wrong.append(f"{one['table']} round {one['round']}: {number}, but {fell}")

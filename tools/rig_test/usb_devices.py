@@ -50,7 +50,7 @@ _READY_S = 120.0
 _RESULTS = 3
 _GADGET = (
     "systemd-run --quiet --unit=rig-{name} --setenv=PYTHONPATH={home}/lib"
-    " /opt/dollyd/bin/python -B {home}/lib/tools/rig_test/gadget.py {name} /run/rig/{name}.truth"
+    " /opt/dollyd/bin/python -B {home}/lib/tools/rig_test/gadget.py {name}"
 )
 
 
@@ -60,17 +60,19 @@ async def read(house: House) -> str:
     await house.machine.write(f"{CONFIG}.more", _TABLES)
     await house.sh("mkdir -p /run/rig && udevadm control --reload && modprobe -a libcomposite usb_f_fs")
     await house.sh("modprobe dummy_hcd num=2")
-    for name in ("camera", "chaoskey"):
-        await house.sh(_GADGET.format(name=name, home=HOME))
+    await house.sh(_GADGET.format(name="camera", home=HOME) + " /run/rig/camera.truth")
+    await house.sh(_GADGET.format(name="chaoskey", home=HOME))
     await house.sh(f"cp -p {CONFIG} {CONFIG}.before && cat {CONFIG}.more >>{CONFIG}")
     await house.plug("b1")
     try:
         await house.sh("systemctl restart dollyd")
-        return await _results(house)
+        seen = await _results(house)
     finally:
         await house.unplug("b1")
         await house.sh(f"mv {CONFIG}.before {CONFIG} && systemctl stop rig-camera rig-chaoskey")
         await house.sh("systemctl reset-failed dollyd; systemctl restart dollyd")
+    await house.play(1)
+    return seen
 
 
 async def _results(house: House) -> str:
@@ -82,11 +84,8 @@ async def _results(house: House) -> str:
     await house.play(_RESULTS, ("d1", "b1"))
     seen = (await house.sh("lsusb | grep -E '1209:0001|1d50:60c6'")).splitlines()
     drivers = (await house.sh("lsusb -t | grep -E 'dummy|usbfs' | tr -s ' '", check=False)).splitlines()
-    mapped = (
-        await house.sh(
-            "grep -ho '/[^ ]*libusb[^ ]*' /proc/$(pidof -s dollyd || pgrep -n dollyd)/maps | sort -u"
-        )
-    ).strip()
+    maps = "/proc/$(systemctl show -P MainPID dollyd)/maps"
+    mapped = (await house.sh(f"grep -o '/[^ ]*libusb[^ ]*' {maps} | sort -u")).strip()
     records = [payload(envelope) for envelope in await house.journal()]
     truth = [json.loads(line) for line in (await house.sh("cat /run/rig/camera.truth")).splitlines()]
     thrown = _as_thrown(records, truth)

@@ -14,13 +14,13 @@ from dollyd.client.command import Command
 from dollyd.client.evidence import Manifest
 from dollyd.client.trust import RootRoll, TrustFile
 from dollyd.client.witness import Statement
-from dollyd.daemon.command_desk import Answer
+from dollyd.daemon.commands.desk import Answer
+from dollyd.daemon.consumers.replay import End, Request
+from dollyd.daemon.consumers.watermarks import Ack
 from dollyd.daemon.core.record import BODIES, VERSION, Kind, Record
 from dollyd.daemon.displays import DeviceState, TableState
 from dollyd.daemon.health import NodeHealth
 from dollyd.daemon.node_status import NodeStatus
-from dollyd.daemon.replay_service import End, Request
-from dollyd.daemon.watermarks import Ack
 
 Schema: TypeAlias = dict[str, Any]
 

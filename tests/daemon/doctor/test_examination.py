@@ -16,7 +16,7 @@ from tests.support.daemon import Consumer, Daemon, Installation
 from tests.support.simulated_table import SimulatedTable
 from tests.support.site_broker import Authority, site_of
 
-from dollyd.daemon.broker_check import BrokerCheck
+from dollyd.daemon.brokers.check import BrokerCheck
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.discovery.listening import hear_all
 from dollyd.daemon.doctor.case import Case, Finding, open_case

@@ -15,8 +15,8 @@ from tests.support.machine import CH340
 from tests.support.site_broker import Authority
 
 from dollyd.client.trust import NodeKey
-from dollyd.daemon.broker_check import Finding as BrokerFinding
-from dollyd.daemon.broker_check import Level
+from dollyd.daemon.brokers.check import Finding as BrokerFinding
+from dollyd.daemon.brokers.check import Level
 from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.discovery.listening import Heard
 from dollyd.daemon.journal import Journal

@@ -6,13 +6,13 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from dollyd.daemon.clock import Clock
+from dollyd.daemon.consumers.replay import ReplayService
+from dollyd.daemon.consumers.watermarks import Limits, Watermarks
 from dollyd.daemon.core.record import IncidentBody, Kind, encode
 from dollyd.daemon.inbox import Inbox
 from dollyd.daemon.journal import Entry, Journal
-from dollyd.daemon.replay_service import ReplayService
 from dollyd.daemon.settings import Settings
 from dollyd.daemon.topics import Topics
-from dollyd.daemon.watermarks import Limits, Watermarks
 from dollyd.daemon.writer import Draft, Writer
 
 

@@ -24,9 +24,10 @@ from dollyd.client.command import Command, Order, Signed, digest, read_command
 from dollyd.client.jws import EnvelopeError
 from dollyd.client.trust import OperatorKey, Trust, Verdict
 from dollyd.daemon.clock import Clock
-from dollyd.daemon.command_events import REFUSED_AS, event_of
-from dollyd.daemon.command_marks import CommandMarks
-from dollyd.daemon.command_refusals import Refusals
+from dollyd.daemon.commands.marks import CommandMarks
+from dollyd.daemon.commands.orders import REFUSED_AS, event_of
+from dollyd.daemon.commands.originals import read_original
+from dollyd.daemon.commands.refusals import Refusals
 from dollyd.daemon.core.events import Original
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp, iso_utc
@@ -35,7 +36,6 @@ from dollyd.daemon.engine import Input, NewRecord, house
 from dollyd.daemon.inbox import Route
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.mqtt import LinkError, Message
-from dollyd.daemon.originals import read_original
 from dollyd.daemon.topics import Topics, check_name
 
 WAITING_MAX = 100

@@ -17,7 +17,7 @@ from typing import Any
 from dollyd.client.evidence import TEXT_FOLDERS
 from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.evidence_export import Texts
+from dollyd.daemon.evidence.export import Texts
 from dollyd.daemon.settings import Settings
 from dollyd.daemon.trust_file import read_trust
 

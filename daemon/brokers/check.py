@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from cryptography import x509
 
-from dollyd.daemon.certificates import WARN_DAYS, days_left
+from dollyd.daemon.brokers.certificates import WARN_DAYS, days_left
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings

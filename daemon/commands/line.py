@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from dollyd.client.command import Command
-from dollyd.daemon.command_desk import Answer
+from dollyd.daemon.commands.desk import Answer
 from dollyd.daemon.displays import Pending
 from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings
 from dollyd.daemon.topics import Topics

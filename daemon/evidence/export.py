@@ -34,7 +34,7 @@ from dollyd.client.evidence import (
 from dollyd.client.reading import Read, read
 from dollyd.client.tar import END, header, padding
 from dollyd.daemon.errors import JournalError
-from dollyd.daemon.evidence_range import Part, part_of
+from dollyd.daemon.evidence.range import Part, part_of
 from dollyd.daemon.files import sync_directory
 from dollyd.daemon.journal import Entry, Journal
 

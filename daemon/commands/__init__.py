@@ -1,0 +1,1 @@
+"""What people order: signed commands, judged and told to the tables."""

@@ -1,0 +1,1 @@
+"""Evidence files: which records, with which texts, written as one file."""
