@@ -5,7 +5,7 @@ from __future__ import annotations
 from dollyd.drivers.framing import LineDecoder
 from dollyd.drivers.protocols import cammegh_ss2, generators, tlp, winning_number_line
 from dollyd.drivers.random_blocks import RandomBlockDecoder
-from dollyd.drivers.spec import DriverSpec, Place, Proof, SerialDefaults
+from dollyd.drivers.spec import DriverSpec, Place, Proof, SerialDefaults, UsbDefaults
 
 _ROULETTE = frozenset({"roulette"})
 _BALL_GAMES = frozenset({"roulette", "boule"})
@@ -41,6 +41,7 @@ DRIVERS: dict[str, DriverSpec] = {
             protocol=tlp.protocol,
             options=tlp.OPTIONS,
             serial=SerialDefaults(baud=115_200),
+            usb=UsbDefaults(endpoint_in=0x81, endpoint_out=0x01),
             period_ms=500,
         ),
         DriverSpec(

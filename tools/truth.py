@@ -115,6 +115,8 @@ class _Explained:
         self._told_ns = 0
         """End of the last game that the records read so far have told of."""
         self._lost_ns = 0
+        self._started_ns = 0
+        """When the daemon came up, until it has heard the wheel."""
         self._table = table
         self._records = records
         self._games = Games(table.games)
@@ -144,6 +146,7 @@ class _Explained:
     def _read_gap(self, before: Kept, gap: Kept) -> None:
         if gap.body["cause"] == "daemon-down":
             self._nobody_heard(before.mono_ns, gap.mono_ns, "gap: daemon down")
+            self._started_ns = gap.mono_ns
             return
         named_ns = before.mono_ns
         for game_ref in gap.body["games"]:
@@ -159,6 +162,9 @@ class _Explained:
     def _read_incident(self, incident: Kept) -> None:
         if incident.body["what"] == "device-lost":
             self._lost_ns = incident.mono_ns
+        elif incident.body["what"] == "device-ready" and self._started_ns:
+            self._nobody_heard(self._started_ns, incident.mono_ns, "started, wheel not yet heard")
+            self._started_ns = 0
         elif incident.body["what"] == "device-back" and self._lost_ns:
             self._nobody_heard(self._lost_ns, incident.mono_ns, "wheel lost")
             self._lost_ns = 0

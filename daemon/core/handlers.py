@@ -117,8 +117,11 @@ def _device_ready(_setup: Setup, table: Table, event: DeviceReady, _at: Stamp) -
     before = view(table, event.device)
     identity = event.identity or before.identity
     table = with_view(table, replace(before, status="ready", cause="", identity=identity))
-    if before.status in ("init", "ready"):
+    if before.status == "ready":
         return table, ()
+    if before.status == "init":
+        text = "heard for the first time since the start"
+        return table, (_incident(table, "device-ready", text, event.device, **dict(identity)),)
     return table, (_incident(table, "device-back", f"after {before.status}", event.device),)
 
 

@@ -265,7 +265,7 @@ def test_trouble_and_return_of_a_device_are_told_once_each() -> None:
         DeviceReady(WHEEL), DeviceTrouble(WHEEL, "stale", "silent"), DeviceTrouble(WHEEL, "stale", "silent")
     )
     play.tell(DeviceReady(WHEEL), DeviceReady(WHEEL))
-    assert play.whats() == ["device-stale", "device-back"]
+    assert play.whats() == ["device-ready", "device-stale", "device-back"]
 
 
 def test_a_relaunch_is_an_incident_and_the_round_goes_on() -> None:

@@ -49,6 +49,13 @@ def test_what_the_port_says_goes_before_the_driver(tmp_path: Path) -> None:
     assert (usb.endpoint_in, usb.endpoint_out) == (0x81, 0x01)
 
 
+def test_a_device_that_speaks_tlp_has_one_endpoint_each_way(tmp_path: Path) -> None:
+    (tmp_path / "odds.key").write_bytes(b"shared by box and host")
+    box = device(tmp_path, "tlp", "usb:1209:d011", 'secret_file = "odds.key"')
+    assert box.usb == UsbSettings(0x1209, 0xD011, endpoint_in=0x81, endpoint_out=0x01)
+    assert isinstance(transport_of(box), UsbTransport)
+
+
 @pytest.mark.parametrize("driver", ["truerng", "onerng"])
 def test_a_generator_on_a_serial_port_needs_no_secret(tmp_path: Path, driver: str) -> None:
     generator = device(tmp_path, driver, TTY)

@@ -127,6 +127,7 @@ def test_an_interrupted_round_must_be_unresolved() -> None:
     assert judge.wrongly_ended(good) == []
     assert judge.wrongly_ended([opened, record("round", 2, boot="b")]) != []
     assert judge.wrongly_ended([opened, result(1, "7", 1, 30, boot="b")]) != []
+    assert judge.wrongly_ended([*good[:2], result(1, "7", 1, 30, boot="b")]) != []
 
 
 def test_a_round_of_this_boot_is_not_interrupted_yet() -> None:
@@ -139,6 +140,7 @@ def test_a_result_is_what_the_wheel_played_at_that_time() -> None:
     assert judge.untrue([result(1, "12", 5, 3), result(2, "30", 5, 603)], played) == []
     assert judge.untrue([result(1, "30", 5, 3)], played) == ["r1 round 1: 30, but it fell into 12"]
     assert judge.untrue([result(1, "12", 6, 3)], played) == ["r1 round 1: 12, but no such game"]
+    assert judge.untrue([result(1, "12", 5, 200)], played) == ["r1 round 1: 12, but no such game"]
 
 
 def test_a_game_that_was_heard_is_in_some_record() -> None:

@@ -144,4 +144,9 @@ def test_a_quiet_night_has_a_result_for_every_game() -> None:
     assert len(pockets) > 40
     assert [game.pocket.strip() for game in completed if game.pocket][: len(pockets)] == pockets
     assert len(completed) - len(pockets) <= 1, "the last one may be under way"
-    assert not table.of_kind(Kind.VOID, Kind.UNRESOLVED, Kind.GAP, Kind.INCIDENT)
+    assert not table.of_kind(Kind.VOID, Kind.UNRESOLVED, Kind.GAP)
+    incidents = [msgspec.json.decode(record.body) for record in table.of_kind(Kind.INCIDENT)]
+    assert [(body["what"], body["device"]) for body in incidents] == [
+        ("device-ready", "odds"),
+        ("device-ready", "wheel"),
+    ]

@@ -90,10 +90,10 @@ async def play(report: Report, folder: Path, told: argparse.Namespace) -> None:
             "other names": cases.other_names,
             "two equal adapters": cases.equal_adapters,
             "swapped": cases.swapped,
-            "replugged": partial(cases.replugged, times=5 if told.short else 100, rng=rng),
-            "unplugged": partial(cases.unplugged, minutes=1 if told.short else 10),
             "USB devices": usb_devices.read,
+            "replugged": partial(cases.replugged, times=5 if told.short else 100, rng=rng),
             "power cuts": lambda home: PowerCuts(home, rng).run(told.cuts or (3 if told.short else 30)),
+            "unplugged": partial(cases.unplugged, minutes=1 if told.short else 10),
         }
         for name, case in plan.items():
             if not told.only or name in told.only:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.support.broker import Listener, Mosquitto, listening
 from tests.support.daemon import NODE, PROFILE, SITE, Consumer
-from tools.rig_test.image import HOME, HOST, build
+from tools.rig_test.image import HOME, HOST, KEYS, build
 from tools.rig_test.lines import Wheel, slingshot, tlp_wheel
 from tools.rig_test.machine import Machine, MachineError
 
@@ -26,7 +26,6 @@ from dollyd.client.jws import parse_envelope
 
 JOURNAL = "/var/lib/dollyd/journal.db"
 CONFIG = "/etc/dollyd/dollyd.toml"
-KEY = "/etc/dollyd/credentials/signing.pem"
 _HEAD = """
 site = "{site}"
 node = "{node}"
@@ -87,10 +86,9 @@ def files(broker: str) -> dict[str, str]:
 class House:
     """What the cases use."""
 
-    def __init__(self, machine: Machine, broker: Mosquitto, listener: Listener, wheels: list[Wheel]) -> None:
+    def __init__(self, machine: Machine, listener: Listener, wheels: list[Wheel]) -> None:
         self.machine = machine
         self.sh = machine.sh
-        self.broker = broker
         self.listener = listener
         self.wheels = {wheel.table: wheel for wheel in wheels}
         self.consumer = Consumer(listener)
@@ -165,9 +163,7 @@ class House:
 
     async def verify(self) -> None:
         """`dollyd verify` in the machine, with the node's key. Raises `MachineError` where it is not good."""
-        await self.sh(
-            f"dollyd keys show {KEY} >/run/keys.json && dollyd verify {JOURNAL} --keys /run/keys.json"
-        )
+        await self.sh(f"dollyd verify {JOURNAL} --keys {KEYS}")
 
     async def journal(self) -> list[bytes]:
         """Every envelope of the journal, in the order of writing.
@@ -178,9 +174,6 @@ class House:
         text = await self.sh(f"{reader} {JOURNAL} {len(self._journal)}")
         self._journal += [line.encode() for line in text.splitlines()]
         return self._journal
-
-
-Case = Callable[[House], Awaitable[str]]
 
 
 @asynccontextmanager
@@ -200,7 +193,7 @@ async def house(folder: Path, deb: Path, seed: int) -> AsyncIterator[House]:
                 listening(broker, f"dolly/v1/{SITE}/#") as listener,
                 Machine(folder, image, tuple(wheel.table for wheel in wheels)) as machine,
             ):
-                yield House(machine, broker, listener, wheels)
+                yield House(machine, listener, wheels)
         finally:
             for life in lives:
                 life.cancel()

@@ -24,13 +24,16 @@ PACKAGES = (
     "libusb-1.0-0",
     "procps",
 )
+HOME = "/srv/rig"
+"""Where simulators lie in the machine, beside the system: the package holds none."""
+KEY = "/etc/dollyd/credentials/signing.pem"
+KEYS = f"{HOME}/keys.json"
+"""The node's public key, as whoever verifies has it."""
 PROGRAMS = ("gadget.py", "inside.py")
 """Ours that run in the machine."""
 DISK = "3G"
 GUEST, HOST = "10.0.2.15", "10.0.2.2"
 """Addresses of QEMU's user network."""
-HOME = "/srv/rig"
-"""Where simulators lie in the machine, beside the system: the package holds none."""
 _IDLE = (
     "getty@tty1",
     "serial-getty@ttyS0",
@@ -108,7 +111,8 @@ def build(folder: Path, deb: Path, files: dict[str, str]) -> Image:
     programs.mkdir(parents=True)
     for name in PROGRAMS:
         shutil.copyfile(Path(__file__).with_name(name), programs / name)
-    within(root, f"dpkg --install {HOME}/{deb.name} && dollyd keys new /etc/dollyd/credentials/signing.pem")
+    within(root, f"dpkg --install {HOME}/{deb.name}")
+    within(root, f"dollyd keys new {KEY} && dollyd keys show {KEY} >{KEYS}")
     for path, text in files.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -82,8 +82,8 @@ async def _results(house: House) -> str:
         _READY_S,
     )
     await house.play(_RESULTS, ("d1", "b1"))
-    seen = (await house.sh("lsusb | grep -E '1209:0001|1d50:60c6'")).splitlines()
-    drivers = (await house.sh("lsusb -t | grep -E 'dummy|usbfs' | tr -s ' '", check=False)).splitlines()
+    usbfs = (await house.sh("lsusb -t | grep -c Driver=usbfs")).strip()
+    driver = (await house.sh("lsmod | grep -o ^chaoskey", check=False)).strip() or "no driver"
     maps = "/proc/$(systemctl show -P MainPID dollyd)/maps"
     mapped = (await house.sh(f"grep -o '/[^ ]*libusb[^ ]*' {maps} | sort -u")).strip()
     records = [payload(envelope) for envelope in await house.journal()]
@@ -97,8 +97,9 @@ async def _results(house: House) -> str:
     if wrong:
         raise MachineError("; ".join(wrong))
     return (
-        f"{seen}, ready {took:.0f} s after the restart; {thrown} throws are results, all as the dice lay; "
-        f"{len(odds)} rounds of variant B with the odds table drawn by the host: {odds}; {mapped}; {drivers}"
+        f"1209:0001 and 1d50:60c6 on dummy_hcd, ready {took:.0f} s after the restart; {thrown} throws are "
+        f"results, all as the dice lay; {len(odds)} results of variant B, odds tables drawn: {odds}; "
+        f"read through {mapped}; {usbfs} devices held by usbfs, the kernel's own driver ({driver}) gave way"
     )
 
 
