@@ -176,7 +176,9 @@ class Archive:
             for broker in self._mqtt.brokers:
                 began_s = time.monotonic()
                 try:
-                    async with MqttLink(self._mqtt, broker) as link:
+                    # No session is kept: Mosquitto 2.0 was seen to send nothing more to a member of a group
+                    # that came back to one. What went by meanwhile is missing in the chains, and asked for.
+                    async with MqttLink(self._mqtt, broker, keep_session=False) as link:
                         await self._use(link, broker)
                 except LinkError as error:
                     if error.cause not in {Cause.LEFT, told_cause}:
