@@ -106,6 +106,9 @@ class Stream:
         self._link: MqttLink | None = None
         self._broker = ""
         self._next_broker = 0
+        self._heard_s = 0.0
+        self._keep_session = True
+        """At the next link; a fresh one every time that nobody was heard."""
         self._failures = 0
         self._told_cause = ""
         self._answers: set[str] = set()
@@ -206,7 +209,8 @@ class Stream:
             await asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0))
 
     async def _use(self, broker: str) -> None:
-        async with MqttLink(self._mqtt, broker) as link:
+        keep_session, self._keep_session = self._keep_session, True
+        async with MqttLink(self._mqtt, broker, keep_session=keep_session) as link:
             self.stats.links += 1
             began_s = time.monotonic()
             try:
@@ -247,6 +251,7 @@ class Stream:
 
     async def _listen(self, link: MqttLink) -> None:
         async for message in link.messages():
+            self._heard_s, self._told_cause = time.monotonic(), ""
             self._hear(message)
             self._news.set()
 
@@ -279,8 +284,9 @@ class Stream:
         """Subscribe; then look after gaps and acks."""
         for topic_filter in self._filters():
             await link.subscribe(topic_filter)
-        self._link, self._broker, self._told_cause = link, broker, ""
-        _LOG.info("broker_connected", broker=broker, session_present=link.session_present)
+        self._link, self._broker = link, broker
+        if self._told_cause != Cause.SILENT:  # where nobody is heard at all, each new link is no news
+            _LOG.info("broker_connected", broker=broker, session_present=link.session_present)
         heard_s = time.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
@@ -291,10 +297,13 @@ class Stream:
             if now_s - self._acks_at_s >= self._patience.ack_s:
                 self._acks_at_s = now_s
                 await self._publish_acks(link)
-            if len(self._mqtt.brokers) == 1 or NodeState.ONLINE in self.nodes.states(now_s).values():
+            alone = len(self._mqtt.brokers) == 1  # then silence is only that of everybody
+            if not alone and NodeState.ONLINE in self.nodes.states(now_s).values():
                 heard_s = now_s
-            elif now_s - heard_s > self._patience.quiet_s:
+            if now_s - max(heard_s, self._heard_s if alone else 0) > self._patience.quiet_s:
+                # The nodes are elsewhere or away; or the broker sends nothing more into a session it kept.
                 self._next_broker = self._mqtt.brokers.index(broker) + 1
+                self._keep_session = False
                 raise LinkError(Cause.SILENT, "no node is heard at this broker")
 
     def _filters(self) -> list[str]:

@@ -36,7 +36,7 @@ from dollyd.daemon.topics import Topics
 
 TOPICS = Topics(SITE)
 QUICK = Patience(answer_s=0.3, answer_max_s=1.0, gap_s=1.0, ack_s=0.2, quiet_s=1.0)
-PATIENT = replace(QUICK, gap_s=30.0)
+PATIENT = replace(QUICK, gap_s=30.0, quiet_s=30.0)
 CONSUMER = "settlement"
 
 
@@ -357,6 +357,18 @@ async def test_the_next_broker_is_tried_where_no_node_is_heard(broker: Mosquitto
                 await until(lambda: stream.broker == second.address)
                 await node.publish(played, 1, 1)
                 assert seqs(await take(stream, 1)) == [1]
+
+
+async def test_b25_a_broker_that_sends_nothing_more_is_left_for_a_fresh_session(broker: Mosquitto) -> None:
+    """Mosquitto 2.0 was seen to stall a session that it had kept: a line that lives, and nothing on it."""
+    async with node_at(broker) as node, stream_of(broker, MemoryWatermarks(), patience=QUICK) as stream:
+        await heard_by(stream)
+        played = node.begin().play(1, 2)
+        await node.publish(played, 1, 2)
+        assert seqs(await take(stream, 2)) == [1, 2]
+        await until(lambda: stream.stats.links >= 2)
+        await node.keep(TOPICS.last("r1"), played.envelopes[-1])
+        assert seqs(await take(stream, played.seq - 2)) == list(range(3, played.seq + 1))
 
 
 async def test_a_restart_goes_on_behind_what_was_done(broker: Mosquitto, tmp_path: Path) -> None:
