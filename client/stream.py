@@ -257,8 +257,7 @@ class Stream:
 
     def _hear(self, message: Message) -> None:
         """Sort a message by its topic: `.../<site>/` and then what `Topics` says."""
-        prefix = self._topics.trust().count("/")
-        match message.topic.split("/")[prefix:]:
+        match self._topics.below_site(message.topic):
             case [level] if level == TRUST and self._site_trust is not None:
                 self._site_trust.offer(message.payload)
             case [level, node, "status"] if level == NODE:

@@ -104,6 +104,15 @@ class Topics:
         """Belongs to nobody: a broker with an access list lets no client publish it."""
         return self._join("nobody", "check")
 
+    def below_site(self, topic: str) -> list[str]:
+        """The levels of a topic below the site's own, as a receiver sorts messages by them."""
+        return topic.split("/")[self._join().count("/") + 1 :]
+
+    def shared(self, group: str, topic_filter: str) -> str:
+        """Filter: the same, each message for one member of the group only (MQTT 5, 4.8.2)."""
+        _check(group)
+        return f"$share/{group}/{topic_filter}"
+
     def every_record(self, table: str = ANY) -> str:
         """Filter: records of all kinds, of one table or of all."""
         return self._filter(table, "record", ANY)

@@ -199,7 +199,7 @@ class Archive:
         topics = self._topics
         records = topics.every_record()
         # The last records are retained: from them is known how far a chain goes.
-        shared = f"$share/{self._group}/{records}" if self._group else records
+        shared = topics.shared(self._group, records) if self._group else records
         for topic_filter in (topics.every_last(), topics.every_checkpoint(), shared):
             await link.subscribe(topic_filter)
         self._link = link
@@ -212,8 +212,7 @@ class Archive:
 
     async def _hear(self, message: Message) -> None:
         """Sort a message by its topic: `.../<site>/` and then what `Topics` says."""
-        prefix = self._topics.trust().count("/")
-        match message.topic.split("/")[prefix:]:
+        match self._topics.below_site(message.topic):
             case [table, "record", kind]:
                 await self._queue.put(Heard(message.payload, table, kind))
             case [table, "last" | "checkpoint"]:

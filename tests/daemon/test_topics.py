@@ -66,3 +66,11 @@ def test_a_topic_has_as_many_levels_as_it_was_given(name: str) -> None:
         topic = TOPICS.record("t", name)
         assert topic.count("/") == 5
         assert not set(topic) & set("+#\0")
+
+
+def test_a_group_shares_a_filter_and_a_receiver_sorts_by_the_levels_below_the_site() -> None:
+    assert TOPICS.shared("books", TOPICS.every_record()) == f"$share/books/{TOPICS.every_record()}"
+    with pytest.raises(InvariantError):
+        TOPICS.shared("a/b", TOPICS.every_record())
+    assert TOPICS.below_site(TOPICS.record("r1", "void")) == ["r1", "record", "void"]
+    assert TOPICS.below_site(TOPICS.trust()) == ["trust"]
