@@ -16,7 +16,7 @@ from dollyd.daemon.core.events import Approved, CorrectionProposed, NoneImprison
 from dollyd.daemon.core.games.spec import Drawn, Memory, Outcome
 from dollyd.daemon.core.record import Approval, Kind
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp
-from dollyd.daemon.core.state import Betting, Draw, Mark, Proposal, Setup, Table
+from dollyd.daemon.core.state import Betting, Mark, Proposal, Setup, Table
 
 
 def _told(what: str, text: str, number: int, **details: str) -> Emit:
@@ -37,8 +37,6 @@ def result_proposed(setup: Setup, table: Table, event: ResultProposed, at: Stamp
         why = f"round {event.round} is not in progress"
     elif current.unresolved is None and current.betting is Betting.OPEN:
         why = "bets are still open"
-    elif current.unresolved is None and current.draw is Draw.NOT_STARTED and not current.bets_closed:
-        why = "nothing was drawn yet"
     elif event.value not in setup.game.values(setup.layout):
         why = f"{' '.join(event.value)} is not on this {setup.game.name}"
     elif setup.needs_odds and current.odds is None:
