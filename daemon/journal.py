@@ -20,15 +20,14 @@ from typing import Any, Self
 from dollyd.client.jws import Keys
 from dollyd.daemon.cursors import EXPORTED, PUBLISHER, WRITTEN, Cursors
 from dollyd.daemon.errors import JournalError, ensure
+from dollyd.daemon.journal_damage import Damage, put_aside_if_damaged
 from dollyd.daemon.journal_entry import ENTRY, Entry, NewEntry, entry_of
 from dollyd.daemon.journal_file import (
-    Damage,
     JournalUnusableError,
     connect_read_only,
     connect_to_write,
     copy_to,
     locked,
-    put_aside_if_damaged,
 )
 from dollyd.daemon.journal_tail import Tail, read_tail
 from dollyd.daemon.retention import prune_some

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dollyd.client.jws import parse_envelope, strict_object
+from dollyd.daemon.errors import JournalError
 
 ENTRY = (
     "SELECT entry.id, chain.tbl, chain.name, entry.seq, entry.kind, entry.round, entry.final, entry.envelope"
-    " FROM entry JOIN chain ON chain.id = entry.chain "
+    " FROM entry LEFT JOIN chain ON chain.id = entry.chain "
 )
-"""The beginning of every query for entries; `entry_of` takes its rows."""
+"""The beginning of every query for entries; `entry_of` takes its rows. No damage to a chain hides an entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,10 @@ class Entry:
 
 
 def entry_of(row: tuple[Any, ...]) -> Entry:
-    """A row of `ENTRY`."""
+    """A row of `ENTRY`. Raises `JournalError` where it belongs to no chain."""
     id_, table, chain, seq, kind, round_number, final, envelope = row
+    if chain is None:
+        raise JournalError(f"entry {id_} of the journal is damaged: it belongs to no chain")
     return Entry(id_, table, chain, seq, kind, round_number, bool(final), envelope)
 
 

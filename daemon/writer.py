@@ -33,7 +33,7 @@ from dollyd.daemon.core.record import (
 from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, Stamp, iso_utc
 from dollyd.daemon.errors import JournalError, ensure
 from dollyd.daemon.journal import Entry, Journal, NewEntry, Tail
-from dollyd.daemon.journal_file import Damage
+from dollyd.daemon.journal_damage import Damage
 from dollyd.daemon.signing import Signer
 
 _BATCH_MAX = 256

@@ -88,7 +88,7 @@ def _structure(path: Path) -> str:
             journal.set_progress_handler(lambda: time.monotonic() > end_s, 10_000)
             (said,) = journal.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:
-        return "" if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT else str(error)
+        return "" if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT else str(error)
     return str(said)
 
 

@@ -55,18 +55,41 @@ def bulk(first_seq: int, count: int) -> list[NewEntry]:
 # --- torn and flipped ----------------------------------------------------------------------------
 
 
+def all_sent(path: Path, file: str = "journal.db") -> tuple[ChainMaker, dict[str, bytes]]:
+    """A journal with its newest records in `file`, and its files."""
+    maker = filled(path, 20)
+    if file == "journal.db":
+        Journal.open(path).close()  # moves the WAL into the main file
+    path.with_name("journal.db.cursor-publisher").write_bytes(b"%020d\n" % len(maker.entries))
+    return maker, {one.name: one.read_bytes() for one in path.parent.iterdir()}
+
+
+def damaged(path: Path, maker: ChainMaker, files: dict[str, bytes], file: str, data: bytes) -> None:
+    """With `data` as `file`, everything is there, or the journal is put aside as it is, or refused."""
+    for name, content in (files | {file: data}).items():
+        (path.parent / name).write_bytes(content)
+    try:
+        with closing(Journal.open(path, keys=keys(signer()))) as journal:
+            damage = journal.damage
+            kept = envelopes(journal)
+    except JournalError:
+        damage, kept = None, maker.envelopes  # refused, and nothing was changed
+    assert kept == ([] if damage else maker.envelopes)
+    if damage is not None:
+        assert (damage.path.parent / file.replace("journal.db", damage.path.name)).read_bytes() == data
+    for one in path.parent.iterdir():
+        one.unlink()
+
+
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "zeroed sector"])
 @pytest.mark.parametrize("file", ["journal.db-wal", "journal.db"])
 def test_b44_what_was_acknowledged_is_there_or_its_loss_is_told(
     path: Path, file: str, harm: str, seed: int
 ) -> None:
-    maker, dice = filled(path, 20), random.Random(seed)
-    if file == "journal.db":
-        Journal.open(path).close()  # moves the WAL into the main file
-    path.with_name("journal.db.cursor-publisher").write_bytes(b"%020d\n" % len(maker.entries))
-    whole = {one.name: one.read_bytes() for one in path.parent.iterdir()}
+    dice = random.Random(seed)
+    maker, files = all_sent(path, file)
     for _ in range(15):
-        data = bytearray(whole[file])
+        data = bytearray(files[file])
         at = dice.randrange(len(data))
         match harm:
             case "truncated":
@@ -75,19 +98,44 @@ def test_b44_what_was_acknowledged_is_there_or_its_loss_is_told(
                 data[at] ^= 1 << dice.randrange(8)
             case _:
                 data[at : at + 512] = bytes(min(512, len(data) - at))
-        for name, content in (whole | {file: bytes(data)}).items():
-            (path.parent / name).write_bytes(content)
-        try:
-            with closing(Journal.open(path, keys=keys(signer()))) as journal:
-                damage = journal.damage
-                kept = envelopes(journal)
-        except JournalError:
-            damage, kept = None, maker.envelopes  # refused, and nothing was changed
-        assert kept == ([] if damage else maker.envelopes)
-        if damage is not None:
-            assert (damage.path.parent / file.replace("journal.db", damage.path.name)).read_bytes() == data
-        for one in path.parent.iterdir():
-            one.unlink()
+        damaged(path, maker, files, file, bytes(data))
+
+
+@pytest.mark.parametrize("back", [1, 7])
+def test_b44_each_bit_of_a_row_before_its_envelope(path: Path, back: int) -> None:
+    """Types and lengths of the columns, chain, sequence number, kind: SQLite has no checksum over them."""
+    maker, files = all_sent(path)
+    envelope = files["journal.db"].index(maker.envelopes[-back])
+    for at in range(envelope - 24, envelope):
+        for bit in range(8):
+            data = bytearray(files["journal.db"])
+            data[at] ^= 1 << bit
+            damaged(path, maker, files, "journal.db", bytes(data))
+
+
+def test_b44_a_schema_that_is_no_text_any_more(path: Path) -> None:
+    maker, files = all_sent(path)
+    for word in (b"CREATE UNIQUE INDEX one_record_a_seq", b"chain INTEGER NOT NULL", b"kind TEXT"):
+        start = files["journal.db"].index(word)
+        for at in range(start, start + len(word)):
+            for bit in (0, 7):
+                data = bytearray(files["journal.db"])
+                data[at] ^= 1 << bit
+                damaged(path, maker, files, "journal.db", bytes(data))
+
+
+@pytest.mark.parametrize(("table", "column"), [("entry", "kind"), ("chain", "tbl"), ("chain", "name")])
+def test_b44_a_text_that_is_no_utf8_any_more_is_damage(path: Path, table: str, column: str) -> None:
+    """Python reads texts strictly, and its error is none of SQLite's: it has no code."""
+    filled(path)
+    Journal.open(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE {table} SET {column} = CAST(x'62ff' AS TEXT)")
+        connection.commit()
+    with closing(Journal.open(path, keys=keys(signer()))) as journal:
+        assert journal.damage is not None
+        assert "UTF-8" in journal.damage.why
+        assert envelopes(journal) == []
 
 
 def test_b44_the_new_chain_says_what_it_follows_and_where_the_old_one_lies(path: Path) -> None:

@@ -21,7 +21,7 @@ from dollyd.daemon.core.record import ClockBody, Kind, encode
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.errors import InvariantError, JournalError
 from dollyd.daemon.journal import Entry, Journal, NewEntry
-from dollyd.daemon.journal_file import Damage
+from dollyd.daemon.journal_damage import Damage
 from dollyd.daemon.writer import Draft, Writer, chain_start
 
 AT = Stamp(NS_PER_S, 1_796_000_000 * NS_PER_S)

@@ -59,8 +59,8 @@ CHANNELS: dict[str, Channel] = {
     "node_keys": Channel("send", ("keys",), retained=True),
 }
 """By the method of `Topics` that builds the topic."""
-NO_CHANNELS = frozenset({"node_check", "forbidden"})
-"""Topics on which nobody else has anything to say or to hear."""
+NO_CHANNELS = frozenset({"node_check", "forbidden", "shared", "below_site"})
+"""Topics on which nobody else speaks or listens, and what only reads or writes a topic in another way."""
 
 
 def document() -> dict[str, Any]:
