@@ -12,7 +12,7 @@ ENTRY = (
     "SELECT entry.id, chain.tbl, chain.name, entry.seq, entry.kind, entry.round, entry.final, entry.envelope"
     " FROM entry LEFT JOIN chain ON chain.id = entry.chain "
 )
-"""The beginning of every query for entries; `entry_of` takes its rows. No damage to a chain hides an entry."""
+"""The beginning of every query for entries; `entry_of` takes its rows. A damaged chain hides no entry."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,7 +288,7 @@ def test_b47_the_newest_of_twelve_damaged_journals_is_the_one_that_is_followed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "dollyd.daemon.journal_file.time.gmtime", lambda: (2026, 11, 29, 18, 41, 20, 6, 333, 0)
+        "dollyd.daemon.journal_damage.time.gmtime", lambda: (2026, 11, 29, 18, 41, 20, 6, 333, 0)
     )
     for number in range(1, 13):
         path.write_bytes(b"rubbish %02d" % number)
