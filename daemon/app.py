@@ -214,6 +214,7 @@ class App:
             for name, work in self._work(journal).items():
                 self._duties.begin(name, work)
             self._manager.ready()
+            self._manager.status("started")
             run, node = journal.cursor("runs"), self._settings.node
             _LOG.info("started", version=dollyd.__version__, node=node, run=run, entries=journal.last_id)
             await self._stop.wait()

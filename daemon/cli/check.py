@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dollyd.daemon.app import certificate_watch, mqtt_settings
+from dollyd.daemon.app import certificate_watch
 from dollyd.daemon.brokers.acl import node_acl
-from dollyd.daemon.brokers.check import BrokerCheck, Finding, Level, certificate_finding
+from dollyd.daemon.brokers.check import BrokerCheck, Level, certificate_finding
+from dollyd.daemon.brokers.check import Finding as BrokerFinding
+from dollyd.daemon.cli.doctor import in_two_lines
 from dollyd.daemon.cli.options import ConfigFile
 from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.doctor.case import Case, open_case
+from dollyd.daemon.doctor.checks import BEFORE_A_START, findings
+from dollyd.daemon.doctor.credentials import absent
 from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.keyring import load_keyring
+from dollyd.daemon.host import Host
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.ports import check_port
-from dollyd.daemon.settings import Settings, load
+from dollyd.daemon.settings import Settings
 from dollyd.daemon.topics import Topics
 
 EXIT_BROKER = 1
-"""A broker lacks something; the configuration may be good."""
+"""A certificate is at its end, or a broker lacks something; the configuration may be good."""
 
 
 def check(
@@ -36,32 +42,49 @@ def check(
 ) -> None:
     """Check configuration, rules, ports, keys and paths; exit 78 and one line where one of them is wrong.
 
-    Changes nothing and opens no port, so it may be run beside a running daemon. With --broker exit 1 where a
-    broker does not give what the guarantees need.
+    Then tells what a start would survive: names of ports, disk, trust, TLS dates, clock. Changes nothing and
+    opens no port, so it may be run beside the daemon. Root also sees the sources of its credentials. Exit 1
+    where a certificate, or with --broker a broker, does not give what the guarantees need.
     """
-    settings = load(config)
-    if acl:
+    case = open_case(config, Host(), SystemClock())
+    settings = case.settings
+    if acl and settings is not None:
         print(node_acl(Topics(settings.site), settings.node, settings.tables), end="")
         return
-    keyring = load_keyring(settings)
-    mqtt = mqtt_settings(settings)
+    if settings is None or case.refused:
+        raise case.refused[0]
     check_journal(settings)
     check_metrics(settings)
-    for table in settings.tables.values():
-        for device in table.devices.values():
-            check_port(settings.file, device, must_exist=True)
+    for device in case.devices():
+        check_port(settings.file, device, must_exist=True)
     print(f"{config}: good")
-    print(f"  site {settings.site}, node {settings.node}, key {keyring.newest.kid}")
-    print(f"  brokers {', '.join(mqtt.brokers)} (MQTT {mqtt.protocol})")
+    print(*summary(case, settings), sep="\n")
+    for key, path in absent(settings):
+        print(f"  {key} is the credential {path}, which was not looked at: it is root's, or encrypted")
+    for finding in findings(case, BEFORE_A_START):
+        print(in_two_lines(finding))
+    good = case.mqtt is None or check_certificates(case.mqtt)
+    if broker:
+        good &= case.mqtt is not None and asyncio.run(check_brokers(settings, case.mqtt))
+    if not good:
+        raise typer.Exit(EXIT_BROKER)
+
+
+def summary(case: Case, settings: Settings) -> Iterator[str]:
+    """What would be run with what, in lines; a USB device as it says itself who it is."""
+    key = f", key {case.keyring.newest.kid}" if case.keyring is not None else ""
+    yield f"  site {settings.site}, node {settings.node}{key}"
+    if case.mqtt is not None:
+        yield f"  brokers {', '.join(case.mqtt.brokers)} (MQTT {case.mqtt.protocol})"
+    plugged = {device.key: port.usb for device, port in case.bound()}
     for name, table in settings.tables.items():
         rules = table.setup
-        print(
-            f"  table {name}: {rules.game.name} {rules.variant_name}, {rules.rulebook.id}, {rules.profile.id}"
-        )
+        what = f"{rules.game.name} {rules.variant_name}"
+        yield f"  table {name}: {what}, {rules.rulebook.id}, {rules.profile.id}"
         for device in table.devices.values():
-            print(f"    {device.section.role}: {device.driver.name} on {device.section.port}")
-    if broker and not asyncio.run(check_brokers(settings, mqtt)):
-        raise typer.Exit(EXIT_BROKER)
+            usb = plugged.get(device.key) or next(iter(case.meant_by(device.usb) if device.usb else ()), None)
+            plug = f": {usb.name}, serial {usb.serial or 'none'}, socket {usb.plug}" if usb else ""
+            yield f"    {device.section.role}: {device.driver.name} on {device.section.port}{plug}"
 
 
 def check_journal(settings: Settings) -> None:
@@ -81,19 +104,29 @@ def check_metrics(settings: Settings) -> None:
         raise ConfigError(settings.file, "metrics.file", f"{folder} cannot be written", remedy)
 
 
-async def check_brokers(settings: Settings, mqtt: MqttSettings) -> bool:
-    """Print what is found of every broker and of our certificates; whether nothing is wrong."""
-    clock = SystemClock()
-    certificates = certificate_watch(mqtt, clock)
+def check_certificates(mqtt: MqttSettings) -> bool:
+    """Print how long our certificates are good for; whether nothing is wrong."""
+    certificates = certificate_watch(mqtt, SystemClock())
     certificates.look()
-    findings = [certificate_finding(f"mqtt.{name}", days) for name, days in certificates.days_left.items()]
-    findings += [
-        Finding(Level.WRONG, "tls", f"mqtt.{name}: {problem}", "name a PEM file")
+    found = [certificate_finding(f"mqtt.{name}", days) for name, days in certificates.days_left.items()]
+    found += [
+        BrokerFinding(Level.WRONG, "tls", f"mqtt.{name}: {problem}", "name a PEM file")
         for name, problem in certificates.problems.items()
     ]
-    print(*findings, sep="\n", end="\n" if findings else "")
+    return _told(found)
+
+
+async def check_brokers(settings: Settings, mqtt: MqttSettings) -> bool:
+    """Print what is found of every broker; whether nothing is wrong."""
+    good = True
     for address in mqtt.brokers:
-        found = await BrokerCheck(mqtt, address, Topics(settings.site), settings.node, clock).run()
-        print(f"{address}:", *found, sep="\n")
-        findings += found
-    return not any(finding.level is Level.WRONG for finding in findings)
+        print(f"{address}:")
+        check = BrokerCheck(mqtt, address, Topics(settings.site), settings.node, SystemClock())
+        good &= _told(await check.run())
+    return good
+
+
+def _told(found: list[BrokerFinding]) -> bool:
+    for one in found:
+        print(one)
+    return not any(one.level is Level.WRONG for one in found)

@@ -10,7 +10,7 @@ import typer
 
 from dollyd.daemon.cli.options import ConfigFile
 from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.doctor.case import Case, Severity, open_case
+from dollyd.daemon.doctor.case import Case, Finding, Severity, open_case
 from dollyd.daemon.doctor.checks import findings
 from dollyd.daemon.doctor.examination import examine
 from dollyd.daemon.host import Host
@@ -33,13 +33,18 @@ def doctor(
         print(msgspec.json.encode({"findings": found, "heard": case.heard}).decode())
     else:
         for one in found:
-            print(f"{one.severity:8} {one.id}: {one.what}\n{'':8} -> {one.remedy}")
+            print(in_two_lines(one))
         faults = sum(one.severity is Severity.FAULT for one in found)
         if case.settings is None:
             print("the configuration cannot be used: ports, journal, keys and brokers were not looked at")
         print(f"{faults} faults, {len(found) - faults} warnings")
     if any(one.severity is Severity.FAULT for one in found):
         raise typer.Exit(EXIT_FAULT)
+
+
+def in_two_lines(finding: Finding) -> str:
+    """What is wrong, and below it what to do."""
+    return f"{finding.severity:8} {finding.id}: {finding.what}\n{'':8} -> {finding.remedy}"
 
 
 async def _examined(config: ConfigFile) -> Case:

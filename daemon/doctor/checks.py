@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from dollyd.daemon.doctor import evidence_checks, live_checks, machine_checks, port_checks
 from dollyd.daemon.doctor.case import Case, Finding
@@ -43,6 +43,19 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
 )
 
 
-def findings(case: Case) -> list[Finding]:
+BEFORE_A_START: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    port_checks.unstable_names,
+    port_checks.colliding_names,
+    port_checks.equal_adapters,
+    evidence_checks.journal_disk,
+    machine_checks.disk,
+    evidence_checks.trust,
+    machine_checks.clock,
+    machine_checks.time_service,
+)
+"""What concerns a configuration before it is used: neither daemon, unit nor device is asked."""
+
+
+def findings(case: Case, checks: Iterable[Callable[[Case], Iterator[Finding]]] = CHECKS) -> list[Finding]:
     """Everything that is wrong."""
-    return [finding for check in CHECKS for finding in check(case)]
+    return [finding for check in checks for finding in check(case)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 import msgspec
 
@@ -32,10 +33,13 @@ def absent(settings: Settings) -> Iterator[tuple[str, str]]:
             yield f"mqtt.{name}", path
 
 
-def source_of(path: str, unit: Unit) -> str:
-    """The file of which systemd makes a credential; empty where the unit names none (systemd.exec(5))."""
+def source_of(path: str, unit: Unit, *kinds: str) -> str:
+    """The file of which systemd makes a credential; empty where the unit names none (systemd.exec(5)).
+
+    `kinds` are the unit's settings to look at, plain and encrypted sources where none is given.
+    """
     wanted = path.rsplit("/", 1)[1]
-    for load in (*unit.all("LoadCredential"), *unit.all("LoadCredentialEncrypted")):
+    for load in chain.from_iterable(map(unit.all, kinds or ("LoadCredential", "LoadCredentialEncrypted"))):
         name, _, source = load.partition(":")
         if wanted == name:
             return source
@@ -45,12 +49,12 @@ def source_of(path: str, unit: Unit) -> str:
 
 
 def from_sources(settings: Settings, unit: Unit, host: Host) -> Settings:
-    """The same configuration with the sources of its credentials, where they can be read: by root."""
+    """The same configuration with the sources of its credentials, where they are plain and can be read."""
     signing: dict[str, str] = {}
     mqtt: dict[str, str] = {}
     for key, path in absent(settings):
         section, name = key.split(".")
-        source = source_of(path, unit)
+        source = source_of(path, unit, "LoadCredential")
         if source and os.access(host.path(source), os.R_OK):
             (signing if section == "signing" else mqtt)[name] = str(host.path(source))
     return replace(

@@ -13,7 +13,8 @@ from tests.support.daemon import Installation
 from typer.testing import CliRunner, Result
 
 from dollyd.daemon.cli import application
-from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.record import Kind, Time
+from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.journal import Journal
 
@@ -35,6 +36,11 @@ def chain(installation: Installation) -> ChainMaker:
 def keep(installation: Installation, chain: ChainMaker, begin: int = 0) -> None:
     with closing(Journal.open(installation.journal)) as journal:
         journal.append(chain.entries[begin:])
+
+
+def now() -> Time:
+    """The time of a record that is written at this moment."""
+    return Time(utc=iso_utc(time.time_ns()), monotonic_ns=1, boot="b", synchronised=True, error_bound_us=10)
 
 
 def wait(installation: Installation, timeout_s: int) -> Result:
@@ -70,6 +76,38 @@ def test_a_round_that_waits_for_people_is_not_in_play(installation: Installation
     chain.add(Kind.UNRESOLVED, 3, decision())
     keep(installation, chain, begin=len(chain.entries) - 1)
     assert wait(installation, 0).exit_code == 0
+
+
+def test_a_pause_that_has_begun_may_be_at_its_end(installation: Installation, chain: ChainMaker) -> None:
+    """The next round is waited for, and the beginning of the pause behind it."""
+    chain.add(Kind.RESULT, 3, decision(), header={"time": now()})
+    keep(installation, chain, begin=len(chain.entries) - 1)
+
+    def play_on() -> None:
+        time.sleep(0.3)
+        for kind, body in ((Kind.ROUND, None), (Kind.RESULT, decision())):
+            chain.add(kind, 4, body, header={"time": now()})
+            keep(installation, chain, begin=len(chain.entries) - 1)
+            time.sleep(0.3)
+
+    player = threading.Thread(target=play_on)
+    player.start()
+    began = time.monotonic()
+    said = wait(installation, 60)
+    took_s = time.monotonic() - began
+    player.join()
+    assert said.exit_code == 0, said.output
+    assert 0.5 < took_s < 30
+
+
+def test_a_table_between_two_rounds_at_the_end_of_the_time_is_in_a_pause(
+    installation: Installation, chain: ChainMaker
+) -> None:
+    chain.add(Kind.RESULT, 3, decision(), header={"time": now()})
+    keep(installation, chain, begin=len(chain.entries) - 1)
+    began = time.monotonic()
+    assert wait(installation, 1).exit_code == 0
+    assert time.monotonic() - began >= 1
 
 
 def test_without_a_journal_there_is_nothing_to_wait_for(installation: Installation) -> None:

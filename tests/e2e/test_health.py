@@ -78,6 +78,9 @@ def test_check_proves_a_broker_and_prints_the_lines_of_its_access_list(site: Sit
     refused = dollyd("check", "--config", installation.config)
     assert (refused.returncode, "metrics.file" in refused.stderr) == (78, True)
     installation.reconfigure("nowhere/", "")
+    told = dollyd("check", "--config", installation.config)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "mqtt.cert_file ends in" in told.stdout  # dates need no broker
     lines = dollyd("check", "--config", installation.config, "--acl")
     assert lines.stdout.startswith(f"user {NODE}\n")
     good = dollyd("check", "--config", installation.config, "--broker")
