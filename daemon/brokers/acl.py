@@ -30,13 +30,13 @@ def _table(topics: Topics, table: str) -> Iterator[str]:
         topics.every_record(table),
         topics.last(table),
         topics.state(table),
-        topics.every_device(table),
         topics.checkpoint(table),
         topics.command_reply(table),
         f"{topics.command_reply(table)}/{ANY}",
         f"{topics.replay(table)}/{ANY}",
     ):
         yield f"topic write {mine}"
+    yield f"topic readwrite {topics.every_device(table)}"  # `dollyd doctor` hears there what the daemon says
     for others in (topics.command(table), topics.replay(table), topics.every_ack(table)):
         yield f"topic read {others}"
     yield f"topic read {topics.every_witness(table)}"

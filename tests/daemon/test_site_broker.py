@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,10 @@ async def cause(site: Site, user: str, topic: str) -> Cause | None:
         ("settlement", TOPICS.replay("r2")),
         ("desk", TOPICS.command("r1")),
         ("witness1", TOPICS.witness("r1", "witness1")),
+        ("witness1", TOPICS.ack("r1", "witness1")),
+        ("witness1", TOPICS.replay("r1")),
+        ("archive1", TOPICS.ack("r1", "archive")),
+        ("archive1", TOPICS.replay("r1")),
     ],
 )
 async def test_everybody_may_publish_what_is_theirs(site: Site, user: str, topic: str) -> None:
@@ -78,6 +83,7 @@ async def test_everybody_may_publish_what_is_theirs(site: Site, user: str, topic
         ("desk", TOPICS.command_reply("r1")),
         ("witness1", TOPICS.witness("r1", "witness2")),
         ("witness1", TOPICS.checkpoint("r1")),
+        ("archive1", TOPICS.ack("r1", "settlement")),
         ("stranger", TOPICS.replay("r1")),
     ],
 )
@@ -93,6 +99,29 @@ async def test_a_display_hears_results_and_no_commands(site: Site) -> None:
         assert await cause(site, "box1", TOPICS.last("r1")) is None
         heard = await anext(display.messages())
     assert heard.topic == TOPICS.last("r1")
+
+
+@pytest.mark.parametrize(
+    ("user", "topics"),
+    [
+        ("box1", [TOPICS.device("r1", "wheel")]),  # the doctor's
+        ("settlement", [TOPICS.replay_answer("r1", "settlement")]),
+        ("archive1", [TOPICS.shared("archive", TOPICS.record("r1", "result"))]),
+        ("archive1", [TOPICS.last("r1"), TOPICS.checkpoint("r1"), TOPICS.replay_answer("r1", "archive1")]),
+        ("witness1", [TOPICS.record("r1", "result"), TOPICS.last("r1"), TOPICS.checkpoint("r1")]),
+        ("witness1", [TOPICS.replay_answer("r1", "witness1")]),
+        ("desk", [TOPICS.state("r1"), TOPICS.command_reply("r1", "c-1"), TOPICS.command_reply("r1")]),
+    ],
+)
+async def test_everybody_hears_what_the_work_needs(site: Site, user: str, topics: list[str]) -> None:
+    settings = replace(site.settings(user), client_id="another")  # box1 is also the one that speaks
+    async with MqttLink(settings, site.address, keep_session=False) as link:
+        heard = link.messages()
+        for topic in topics:
+            await link.subscribe(topic)
+            plain = topic.removeprefix("$share/archive/")
+            assert await cause(site, "box1", plain) is None
+            assert (await asyncio.wait_for(anext(heard), 5)).topic == plain
 
 
 async def test_nobody_comes_in_without_a_certificate(site: Site) -> None:

@@ -19,54 +19,34 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from rich.console import Console
-from rich.table import Table
 from tools.rig_test import cases, usb_devices
 from tools.rig_test.cuts import READY_S, PowerCuts
 from tools.rig_test.house import House, house
-from tools.rig_test.image import ROOT, build_package
+from tools.rig_test.image import ROOT, build_package, debian
 from tools.rig_test.machine import MachineError
 from tools.system_test.debian import cache, quietly, why_not
+from tools.system_test.report import Report
 
 Case = Callable[[House], Awaitable[str]]
 
 
-class Report:
-    """The table that is printed: what was done, what was seen, and whether it was right."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[str, str, float, bool]] = []
-
-    async def run(self, name: str, case: Awaitable[str]) -> bool:
-        """Await a case and tell of it; whether it was right."""
-        began = time.monotonic()
-        try:
-            seen, good = await case, True
-        except (MachineError, AssertionError) as error:  # the latter: the listener's, of order and repeats
-            seen, good = str(error), False
-        took = time.monotonic() - began
-        self._rows.append((name, seen, took, good))
-        print(f"{'ok    ' if good else 'FAILED'} {name} ({took:.0f} s): {seen}", flush=True)
-        return good
-
-    def finish(self) -> bool:
-        """Print the table; whether everything was right."""
-        table = Table(
-            "case", "what was seen", "s", "", title="The package in a whole machine", show_lines=True
-        )
-        for name, seen, took, good in self._rows:
-            table.add_row(name, seen, f"{took:.0f}", "ok" if good else "FAILED")
-        Console(width=140).print(table, markup=False)
-        return all(good for *_, good in self._rows)
+async def run(report: Report, name: str, case: Awaitable[str]) -> bool:
+    """Await a case and tell of it; whether it was right."""
+    began_s = time.monotonic()
+    try:
+        return report.add(name, await case, began_s, good=True)
+    except (MachineError, AssertionError) as error:  # the latter: the listener's, of order and repeats
+        return report.add(name, str(error), began_s, good=False)
 
 
 def no_qemu() -> str:
-    """Why there is no QEMU here, empty where there is. Installs it where it is missing."""
-    if shutil.which("qemu-system-x86_64") is None:
-        try:
+    """Why there is no QEMU or nothing to boot in it, empty where all is there. Gets what is missing."""
+    try:
+        if shutil.which("qemu-system-x86_64") is None:
             quietly([str(ROOT / "tools/apt-install"), "qemu-system-x86"])
-        except RuntimeError:
-            return "QEMU (qemu-system-x86) is not here and cannot be installed"
+        debian()
+    except RuntimeError as error:
+        return f"no QEMU, or no Debian with a kernel for it: {error}"
     return ""
 
 
@@ -83,7 +63,7 @@ async def play(report: Report, folder: Path, told: argparse.Namespace) -> None:
     deb = build_package(folder)
     async with house(folder, deb, told.seed) as home:
         print(f"{deb.name} on a disk after {time.monotonic() - began:.0f} s; seed {told.seed}", flush=True)
-        if not await report.run("boot", switch_on(home)):
+        if not await run(report, "boot", switch_on(home)):
             return
         plan: dict[str, Case] = {
             "first results": cases.first_results,
@@ -97,7 +77,7 @@ async def play(report: Report, folder: Path, told: argparse.Namespace) -> None:
         }
         for name, case in plan.items():
             if not told.only or name in told.only:
-                await report.run(name, case(home))
+                await run(report, name, case(home))
 
 
 def main() -> None:
@@ -114,8 +94,7 @@ def main() -> None:
     if reason:
         print(f"*** The rig test is SKIPPED on this machine: {reason}. ***")
         return
-    cache().mkdir(parents=True, exist_ok=True)
-    began, report = time.monotonic(), Report()
+    began, report = time.monotonic(), Report("The package in a whole machine")
     with tempfile.TemporaryDirectory(prefix="rig-test-", dir=cache()) as folder:
         asyncio.run(play(report, Path(folder), told))
     good = report.finish()

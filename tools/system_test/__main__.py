@@ -2,8 +2,8 @@
 
     python -m tools.system_test [--only NAME ...]
 
-Needs root and a network for the first run, which makes the Debian to install into. A machine that cannot make
-containers is told so, and the test is skipped.
+Needs root and a network for the first run, which makes the Debian to install into. A machine that can do
+none of this, or in which not even that Debian boots, is told so, and the test is skipped.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
 from tools.build_deb import ROOT, SITE_PACKAGES, version_of
 from tools.manifest import seal_directory
 from tools.system_test.cases import (
@@ -34,38 +32,19 @@ from tools.system_test.cases import (
 )
 from tools.system_test.debian import base, cache, copy, quietly, why_not
 from tools.system_test.machine import Machine
+from tools.system_test.report import Report
 from tools.system_test.rig import CONFIG, HOME, KEY, Rig
 
 MINUTES_MAX = 10.0
 
 
-class Report:
-    """The table that is printed: what was done, what was seen, and whether it was right."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[str, str, float, bool]] = []
-
-    def run(self, name: str, case: Callable[[], str]) -> bool:
-        """Run a case and tell of it; whether it was right."""
-        began = time.monotonic()
-        try:
-            seen, good = case(), True
-        except (Unexpected, MachineError) as error:
-            seen, good = str(error), False
-        took = time.monotonic() - began
-        self._rows.append((name, seen, took, good))
-        print(f"{'ok    ' if good else 'FAILED'} {name} ({took:.0f} s): {seen}", flush=True)
-        return good
-
-    def finish(self) -> bool:
-        """Print the table; whether everything was right."""
-        table = Table(
-            "case", "what was seen", "s", "", title="The package in a real systemd", show_lines=True
-        )
-        for name, seen, took, good in self._rows:
-            table.add_row(name, seen, f"{took:.0f}", "ok" if good else "FAILED")
-        Console(width=140).print(table, markup=False)
-        return all(good for *_, good in self._rows)
+def run(report: Report, name: str, case: Callable[[], str]) -> bool:
+    """Run a case and tell of it; whether it was right."""
+    began_s = time.monotonic()
+    try:
+        return report.add(name, case(), began_s, good=True)
+    except (Unexpected, MachineError) as error:
+        return report.add(name, str(error), began_s, good=False)
 
 
 def build(folder: Path) -> list[Path]:
@@ -112,29 +91,26 @@ def first_result(rig: Rig, deb: Path) -> str:
     return f"{minutes:.1f} minutes from apt to the first signed result; {packages} packages in {apt_s:.0f} s"
 
 
-def play(report: Report, folder: Path, only: list[str]) -> None:
+def play(report: Report, machine: Machine, folder: Path, only: list[str]) -> None:
     """Build, install, and go through all cases; without an installation there is nothing to try."""
     began = time.monotonic()
     now, later = build(folder)
     print(
         f"built {now.name} ({now.stat().st_size >> 20} MB) and {later.name}; {time.monotonic() - began:.0f} s"
     )
-    root = folder / "root"
-    copy(base(), root)
-    with Machine(root) as machine:
-        rig = Rig(machine)
-        rig.bring([now, later])
-        if not report.run("install", partial(first_result, rig, now)):
-            return
-        life: dict[str, Case] = {
-            "upgrade in play": partial(upgrade, deb=later.name),
-            "the whole journal": whole_journal,
-            "remove": remove,
-            "purge": purge,
-        }
-        for name, case in {**CASES, **life}.items():
-            if not only or name in only:
-                report.run(name, partial(case, rig))
+    rig = Rig(machine)
+    rig.bring([now, later])
+    if not run(report, "install", partial(first_result, rig, now)):
+        return
+    life: dict[str, Case] = {
+        "upgrade in play": partial(upgrade, deb=later.name),
+        "the whole journal": whole_journal,
+        "remove": remove,
+        "purge": purge,
+    }
+    for name, case in {**CASES, **life}.items():
+        if not only or name in only:
+            run(report, name, partial(case, rig))
 
 
 def main() -> None:
@@ -142,15 +118,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="The package in a real systemd, from installation to purge.")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these cases")
     only = parser.parse_args().only
+    began, report = time.monotonic(), Report("The package in a real systemd")
     reason = why_not()
+    if not reason:
+        with tempfile.TemporaryDirectory(prefix="system-test-", dir=cache()) as folder:
+            copy(base(), Path(folder) / "root")
+            machine = Machine(Path(folder) / "root")
+            try:
+                reason = machine.why_not()
+                if not reason:
+                    play(report, machine, Path(folder), only)
+            finally:
+                machine.cut()
     if reason:
         print(f"*** The system test is SKIPPED on this machine: {reason}. ***")
         return
-    cache().mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
-    report = Report()
-    with tempfile.TemporaryDirectory(prefix="system-test-", dir=cache()) as folder:
-        play(report, Path(folder), only)
     good = report.finish()
     print(f"{(time.monotonic() - began) / 60:.1f} minutes")
     sys.exit(0 if good else 1)

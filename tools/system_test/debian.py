@@ -29,7 +29,13 @@ def why_not() -> str:
     tried = subprocess.run(
         ["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False
     )
-    return "" if tried.returncode == 0 else "containers are not allowed here"
+    if tried.returncode != 0:
+        return "containers are not allowed here"
+    try:
+        base()
+    except RuntimeError as error:
+        return f"no Debian can be made: {error}"
+    return ""
 
 
 def cache() -> Path:
@@ -45,9 +51,9 @@ def base() -> Path:
         return made
     began = time.monotonic()
     print(f"making a Debian ({SUITE}) in {made}; once ...", flush=True)
+    cache().mkdir(parents=True, exist_ok=True)
     making = made.with_suffix(".making")
     shutil.rmtree(making, ignore_errors=True)
-    making.parent.mkdir(parents=True, exist_ok=True)
     bootstrap = ["debootstrap", "--variant=minbase", f"--include={','.join(SYSTEM)}"]
     quietly([*bootstrap, SUITE, str(making), MIRROR])
     shutil.copyfile("/etc/resolv.conf", making / "etc/resolv.conf")

@@ -6,8 +6,6 @@ import shlex
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psutil
 
@@ -20,21 +18,20 @@ class MachineError(Exception):
 
 
 class Machine:
-    """Boots in `with`, and is gone afterwards. Everything inside is done by `sh`, as root."""
+    """Everything inside is done by `sh`, as root. Whoever boots it must `cut` it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._console = root.parent / "console.log"
         self._container: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Self:
-        self.boot()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.cut()
+    def why_not(self) -> str:
+        """Boot for the first time. Why that is not possible here, empty where it is up."""
+        try:
+            self.boot()
+        except MachineError as error:
+            return f"not even a bare Debian boots: {error}"
+        return ""
 
     def boot(self) -> float:
         """Switch on; the seconds until it is up."""
