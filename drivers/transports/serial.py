@@ -1,10 +1,11 @@
-"""A serial port in the event loop: non-blocking, without a thread, bounded in both directions.
+"""A serial port in the event loop: non-blocking, bounded in both directions.
 
-pyserial opens, locks and configures the port; from then on this module owns one bare descriptor. Everything
-that can go wrong ends in one of these causes:
+pyserial opens, locks and configures the port; from then on this module owns one bare descriptor. A kernel
+driver talks to its chip at open and close, which may take seconds; so both are done aside, in order.
+Everything that can go wrong ends in one of these causes:
 
-    not-found, no-permission, busy, not-a-port, refused-settings       the port cannot be opened
-    eof, gone, io-error, write-timeout                                 an open port is lost
+    not-found, no-permission, busy, not-a-port, refused-settings, hung     the port cannot be opened
+    eof, gone, io-error, write-timeout                                     an open port is lost
 
 `gone` and `io-error` can be met at the open too.
 """
@@ -19,16 +20,23 @@ import struct
 import termios
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import serial
 
 from dollyd.daemon.errors import TransportError, ensure
 from dollyd.drivers.transports import ports
+from dollyd.drivers.transports.aside import Aside
 
 READ_BYTES = 4096
 """Most bytes taken per wake-up: a flood on one port leaves the loop to the others in between."""
 WRITE_BUFFER_BYTES = 4096
 """Most bytes waiting to be sent; commands are short, more means that the device does not read."""
+
+HUNG_S = 10.0
+"""A driver waits for its chip 5 s at most, as a rule; after this time the port is said to hang."""
+CLOSE_S = 0.05
 
 _COUNTERS = struct.Struct("20i")
 """`struct serial_icounter_struct`: cts dsr rng dcd rx tx frame overrun parity brk buf_overrun, 9 spare."""
@@ -65,6 +73,7 @@ class SerialTransport:
         self._outgoing = bytearray()
         self._deadline: asyncio.TimerHandle | None = None
         self._overruns_at_open: int | None = None
+        self._aside: Aside[Any] | None = None
 
     async def open(self, on_data: Callable[[bytes], None], on_lost: Callable[[str], None]) -> None:
         """Open the port now, exclusively and raw; what the kernel had buffered is stale and thrown away.
@@ -75,7 +84,10 @@ class SerialTransport:
         ensure(self._fd is None, "a port is opened once at a time")
         self._loop = asyncio.get_running_loop()
         self._on_data, self._on_lost = on_data, on_lost
-        self._fd = fd = _open_port(self._settings)
+        if self._aside is not None and not await self._aside.ended(HUNG_S):
+            raise TransportError("hung")
+        self._aside = opening = Aside(partial(_open_port, self._settings), too_late=_close_port)
+        self._fd = fd = await opening.result(HUNG_S)
         self._overruns_at_open = _overruns(fd)
         self._loop.add_reader(fd, self._readable, fd)
 
@@ -90,7 +102,10 @@ class SerialTransport:
         return True
 
     def close(self) -> None:
-        """Close at once; what was not sent is forgotten. Never raises, may be called again."""
+        """Close, without waiting for a slow driver; what was not sent is forgotten. Never raises.
+
+        May be called again.
+        """
         fd, self._fd = self._fd, None
         if fd is None:
             return
@@ -98,12 +113,8 @@ class SerialTransport:
         self._loop.remove_writer(fd)
         self._outgoing.clear()
         self._cancel_deadline()
-        # Unsent output would hold up the close for seconds. On a device that is gone both calls may fail,
-        # and the descriptor is free all the same (close(2)).
-        with contextlib.suppress(OSError, termios.error):
-            termios.tcflush(fd, termios.TCOFLUSH)
-        with contextlib.suppress(OSError, termios.error):
-            os.close(fd)
+        self._aside = closing = Aside(partial(_close_port, fd))
+        closing.wait(CLOSE_S)  # nearly always enough, and then the port is free for the next one
 
     def overruns(self) -> int:
         """Losses of received bytes since open that the driver counted; 0 where it cannot tell."""
@@ -188,6 +199,15 @@ def _open_port(settings: SerialSettings) -> int:
         raise TransportError(ports.cause_of(error)) from error
     except ValueError as error:  # the driver cannot do this speed or format
         raise TransportError("refused-settings") from error
+
+
+def _close_port(fd: int) -> None:
+    # Unsent output would hold up the close for seconds. On a device that is gone both calls may fail,
+    # and the descriptor is free all the same (close(2)).
+    with contextlib.suppress(OSError, termios.error):
+        termios.tcflush(fd, termios.TCOFLUSH)
+    with contextlib.suppress(OSError, termios.error):
+        os.close(fd)
 
 
 def _finish(fd: int, *, parity: bool) -> None:

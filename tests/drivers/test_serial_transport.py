@@ -434,3 +434,62 @@ async def test_closing_from_within_a_callback_is_final(pty: PtyPair, line: Line)
     pty.unplug()
     await asyncio.sleep(0.02)
     assert losses == []
+
+
+# --- drivers that take their time ----------------------------------------------------------------
+
+
+async def test_a_port_that_hangs_at_the_open_holds_up_nobody(
+    pty: PtyPair, line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's driver waits for its chip: seconds in which the other tables play on."""
+    go, opened = threading.Event(), threading.Event()
+    open_port = serial_transport._open_port
+
+    def slowly(settings: SerialSettings) -> int:
+        go.wait(30)
+        fd = open_port(settings)
+        opened.set()
+        return fd
+
+    with PtyPair(tmp_path / "other") as other_pty:
+        other = Line(SerialSettings(str(other_pty.port), baud=9600))
+        await other.start()
+        monkeypatch.setattr("dollyd.drivers.transports.serial._open_port", slowly)
+        monkeypatch.setattr("dollyd.drivers.transports.serial.HUNG_S", 0.1)
+        before = open_descriptors()
+        opening = asyncio.create_task(line.start())
+        other_pty.send(b"played on")
+        await until(lambda: other.heard == b"played on", "the other port read")
+        with pytest.raises(TransportError, match="hung"):
+            await opening
+        assert await failure(line) == "hung"  # no second thread for a port that hangs
+        go.set()
+        await until(opened.is_set, "the late open")
+        await until(lambda: open_descriptors() == before, "its descriptor closed")
+        monkeypatch.undo()
+        await line.start()
+        pty.send(b"again")
+        await until(lambda: line.heard == b"again", "bytes heard")
+        other.close()
+
+
+async def test_a_port_that_hangs_at_the_close_holds_up_nobody(
+    pty: PtyPair, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+
+    def slowly(fd: int) -> None:
+        go.wait(30)
+        os.close(fd)
+
+    await line.start()
+    monkeypatch.setattr("dollyd.drivers.transports.serial._close_port", slowly)
+    monkeypatch.setattr("dollyd.drivers.transports.serial.HUNG_S", 0.1)
+    began_s = time.monotonic()
+    line.close()
+    assert time.monotonic() - began_s < 1
+    assert await failure(line) == "hung"
+    go.set()
+    monkeypatch.undo()
+    await line.start()  # behind the close
