@@ -10,7 +10,6 @@ from hashlib import sha256
 from pathlib import Path
 
 SUITE = "bookworm"
-MIRROR = "http://deb.debian.org/debian"
 SYSTEM = ("systemd", "systemd-sysv", "dbus", "udev", "tzdata")
 """What a Debian on a table's machine has before anything of ours."""
 NEEDED = ("python3", "libusb-1.0-0", "procps", "mosquitto", "mosquitto-clients")
@@ -55,7 +54,7 @@ def base() -> Path:
     making = made.with_suffix(".making")
     shutil.rmtree(making, ignore_errors=True)
     bootstrap = ["debootstrap", "--variant=minbase", f"--include={','.join(SYSTEM)}"]
-    quietly([*bootstrap, SUITE, str(making), MIRROR])
+    quietly([*bootstrap, SUITE, str(making)])
     shutil.copyfile("/etc/resolv.conf", making / "etc/resolv.conf")
     quietly(["chroot", str(making), "apt-get", "update"])
     fetch = ["apt-get", "install", "--yes", "--no-install-recommends", "--download-only", *NEEDED]
