@@ -14,7 +14,7 @@ from dollyd.daemon.journal_entry import ENTRY, Entry, entry_of, payload_of
 
 RESULTS_KEPT = 20
 """Results that a tail holds, for the displays."""
-FINALS_LOOKED_AT = 256
+FINALS_LOOKED_AT = 100
 """Rounds among which they are looked for: there may be voids between them."""
 
 Read: TypeAlias = Callable[..., list[tuple[Any, ...]]]

@@ -24,7 +24,8 @@ from dollyd.client.verify import verify_journal
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.errors import JournalError
-from dollyd.daemon.journal import Journal, NewEntry
+from dollyd.daemon.journal import Journal, NewEntry, Tail
+from dollyd.daemon.journal_check import _INDEXES
 from dollyd.daemon.journal_file import JournalUnusableError
 from dollyd.daemon.writer import chain_start
 
@@ -64,6 +65,15 @@ def all_sent(path: Path, file: str = "journal.db") -> tuple[ChainMaker, dict[str
     return maker, {one.name: one.read_bytes() for one in path.parent.iterdir()}
 
 
+def last_round(maker: ChainMaker) -> int:
+    return max(entry.round for entry in maker.entries)
+
+
+def ends(tail: Tail | None) -> tuple[str, int, int, int | None] | None:
+    """From where the table goes on."""
+    return None if tail is None else (tail.chain, tail.seq, tail.last_round, tail.open_round)
+
+
 def damaged(path: Path, maker: ChainMaker, files: dict[str, bytes], file: str, data: bytes) -> None:
     """With `data` as `file`, everything is there, or the journal is put aside as it is, or refused."""
     for name, content in (files | {file: data}).items():
@@ -72,6 +82,7 @@ def damaged(path: Path, maker: ChainMaker, files: dict[str, bytes], file: str, d
         with closing(Journal.open(path, keys=keys(signer()))) as journal:
             damage = journal.damage
             kept = envelopes(journal)
+            assert damage or ends(journal.tail("r1")) == (maker.chain, maker.seq, last_round(maker), None)
     except JournalError:
         damage, kept = None, maker.envelopes  # refused, and nothing was changed
     assert kept == ([] if damage else maker.envelopes)
@@ -111,6 +122,59 @@ def test_b44_each_bit_of_a_row_before_its_envelope(path: Path, back: int) -> Non
             data = bytearray(files["journal.db"])
             data[at] ^= 1 << bit
             damaged(path, maker, files, "journal.db", bytes(data))
+
+
+def keys_flipped(path: Path, index: str, first: int, last: int) -> Iterator[bytes]:
+    """The file with each bit of these keys of an index flipped, and of the places where they stand."""
+    whole = path.read_bytes()
+    with closing(sqlite3.connect(path)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (index,)).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    head = (page - 1) * size
+    assert whole[head] == 10  # a leaf: all keys are in this page
+    for cell in range(max(0, first), min(last, int.from_bytes(whole[head + 3 : head + 5], "big"))):
+        pointer = head + 8 + 2 * cell
+        at = head + int.from_bytes(whole[pointer : pointer + 2], "big")
+        for byte in (pointer, pointer + 1, *range(at, at + 9)):
+            for bit in range(8):
+                data = bytearray(whole)
+                data[byte] ^= 1 << bit
+                yield bytes(data)
+
+
+@pytest.mark.parametrize("index", sorted(_INDEXES))
+def test_b44_each_bit_of_the_last_keys_of_an_index(path: Path, index: str) -> None:
+    """A start goes on from what the indexes say: a wrong one means a number given twice, or a hole."""
+    maker, files = all_sent(path)
+    with closing(sqlite3.connect(path)) as connection:
+        rows = _INDEXES[index][1].format(row="entry")
+        (keys,) = connection.execute(f"SELECT count(*) FROM entry WHERE {rows}").fetchone()
+    for data in keys_flipped(path, index, keys - 2, keys):
+        damaged(path, maker, files, "journal.db", data)
+
+
+@pytest.mark.parametrize("index", ["one_record_a_seq", "one_opening_a_round", "one_final_a_round"])
+def test_b44_each_bit_of_the_last_keys_of_a_table_that_was_quiet_for_long(
+    path: Path, index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last records are not among the newest ones of the journal."""
+    monkeypatch.setattr("dollyd.daemon.journal_check._CHECKED_PER_CHAIN", 6)
+    quiet, busy = ChainMaker("r2", "b" * 32).begin().play(1, 3), ChainMaker().begin().play(1, 10)
+    with closing(Journal.open(path)) as journal:
+        journal.append(quiet.entries)
+        journal.append(busy.entries)
+    Journal.open(path).close()
+    its_keys = len(quiet.entries) if index == "one_record_a_seq" else 3
+    for data in [*keys_flipped(path, index, its_keys - 1, its_keys)]:
+        path.write_bytes(data)
+        try:
+            with closing(Journal.open(path)) as journal:
+                told = journal.damage or ends(journal.tail("r2")) == (quiet.chain, quiet.seq, 3, None)
+                assert told, (index, ends(journal.tail("r2")))
+        except JournalError:
+            pass  # refused, and nothing was changed
+        for one in path.parent.iterdir():
+            one.unlink()
 
 
 def test_b44_a_schema_that_is_no_text_any_more(path: Path) -> None:
