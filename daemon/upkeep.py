@@ -64,6 +64,7 @@ class Upkeep:
         self._limits = _limits(settings)
         self._pruning = False
         """The last step of pruning has not removed all."""
+        self._prune_problem = ""
 
     async def run(self) -> None:
         """Look around until cancelled."""
@@ -83,7 +84,7 @@ class Upkeep:
             if looks % self._settings.journal.checkpoint_every_s == 0:
                 self._take_checkpoints()
             if self._pruning or looks % _PRUNE_EVERY_LOOKS == 0:
-                self._pruning = await asyncio.to_thread(self._prune) > 0
+                self._pruning = await self._prune_a_step()
 
     def use(self, settings: Settings) -> None:
         """Go by other limits of the journal from the next look on."""
@@ -130,6 +131,19 @@ class Upkeep:
         _LOG.warning("disk_room", level=str(self._level), free_mb=free_mb)
         if before is Level.FULL:
             self.halts.put(Halt.DISK_FULL, holds=False)
+
+    async def _prune_a_step(self) -> bool:
+        """Whether there may be more to remove. Old records that cannot be removed do not stop play."""
+        problem, removed = "", 0
+        try:
+            removed = await asyncio.to_thread(self._prune)
+        except JournalError as error:
+            problem = str(error)
+        if problem and not self._prune_problem:
+            _LOG.error("not_pruned", problem=problem)
+            self._tell(HostIncident("not-pruned", problem))
+        self._prune_problem = problem
+        return removed > 0
 
     def _prune(self) -> int:
         """One step; gives how many captures and records it removed."""

@@ -36,6 +36,7 @@ class Host:
         self.told: list[tuple[str, str]] = []
         self.pruned: list[str] = []
         self.old_records = 0
+        self.unreadable = False
         self.captures_limits: list[int] = []
         self.journal = SimpleNamespace(
             keep_captures=True, prune_captures=self._prune_captures, prune_records=self._prune_records
@@ -67,6 +68,8 @@ class Host:
 
     def _prune_records(self, before_utc: str) -> int:
         self.pruned.append(before_utc)
+        if self.unreadable:
+            raise JournalError("old records cannot be read")
         removed = min(1_000, self.old_records)
         self.old_records -= removed
         return removed
@@ -154,6 +157,21 @@ async def test_old_records_go_in_a_step_a_second_until_none_is_left(monkeypatch:
     month_ns = 30 * 86_400 * NS_PER_S
     assert host.pruned == [iso_utc(start.utc_ns + look * NS_PER_S - month_ns) for look in range(60, 64)]
     assert set(host.captures_limits) == {500 * MB}
+
+
+async def test_old_records_that_cannot_be_removed_are_told_once_and_stop_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host(section(keep_days=30), monkeypatch)
+    host.unreadable = True
+    await host.run_for(185)
+    assert len(host.pruned) == 3
+    assert host.told == [("HostIncident", "not-pruned")]
+    host.unreadable = False
+    await host.run_for(61)
+    host.unreadable = True
+    await host.run_for(61)
+    assert host.told == [("HostIncident", "not-pruned")] * 2
 
 
 async def test_records_are_kept_for_ever_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
