@@ -22,7 +22,8 @@ class Delivered:
     envelope: bytes
     """The exact bytes, as signed and journaled."""
     keys: tuple[str, ...] = ()
-    """See `Watermark.keys`."""
+    kid: str = ""
+    """See `Watermark` for both."""
 
     @cached_property
     def payload(self) -> dict[str, Any]:
@@ -35,7 +36,7 @@ class Delivered:
         """That everything up to this record is done."""
         record = self.record
         digest = sha256(self.envelope).hexdigest()
-        return Watermark(record.table, record.chain, record.seq, digest, self.keys)
+        return Watermark(record.table, record.chain, record.seq, digest, self.keys, self.kid)
 
 
 @dataclass(slots=True)

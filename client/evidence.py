@@ -36,6 +36,7 @@ from dollyd.client.sources import CAPTURE_MAX_BYTES, SourceError
 from dollyd.client.tar import BLOCK, Member, TarError, member_at, members
 from dollyd.client.trust import Trust
 from dollyd.client.verify import PROBLEMS_MAX, Problem, Report, Start, verify_envelopes
+from dollyd.daemon.decoding import from_json
 
 GZIP_MAGIC = b"\x1f\x8b"
 USTAR_MAGIC, USTAR_MAGIC_AT = b"ustar\x00", 257
@@ -128,7 +129,10 @@ class EvidenceFile:
             raise
         self._order = {part.chain: place for place, part in enumerate(self.manifest.chains)}
         self._lost: list[Problem] = []
+        self._passed = 0
+        """Captures that were come to, one behind the other ..."""
         self._strays = 0
+        """... and those of them that belong to no record."""
 
     def close(self) -> None:
         """Close the file."""
@@ -137,11 +141,9 @@ class EvidenceFile:
     def starts(self) -> dict[str, Start]:
         """By chain, where its part begins, and with the keys in the file."""
         try:
-            jwks = msgspec.json.decode(
-                self.text(KEYS) or b'{"keys":[]}', type=dict[str, list[dict[str, str]]]
-            )
+            jwks = from_json(self.text(KEYS) or b'{"keys":[]}', dict[str, list[dict[str, str]]])
             keys = keys_of_jwks(jwks.get("keys", []))
-        except (EnvelopeError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (EnvelopeError, msgspec.DecodeError) as error:
             raise SourceError(f"{KEYS} cannot be read: {error}") from error
         return {part.chain: Start(part.first_seq, part.prev, keys) for part in self.manifest.chains}
 
@@ -236,6 +238,7 @@ class EvidenceFile:
         if self._next_capture is not None:
             following = member_at(self._file, self._next_capture.next, self._length)
             is_capture = following is not None and following.name.startswith(CAPTURES)
+            self._passed += 1
             self._next_capture = following if is_capture else None
 
     def _place(self, member: Member) -> tuple[int, int]:
@@ -298,6 +301,7 @@ class EvidenceFile:
         while self._next_capture is not None:
             self._strays += 1
             self._step()
+        self._strays += self.captures - self._passed
         if self._strays:
             report.add_problem(f"captures: {self._strays} belong to no record that is here")
 

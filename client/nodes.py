@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
+from dollyd.daemon.decoding import from_json
+
 NODES_MAX = 1000
 """Nodes remembered: more than any site has."""
+
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 
 
 class NodeState(StrEnum):
@@ -29,10 +34,10 @@ class _Status(msgspec.Struct, frozen=True):
 
     state: str
     node: str
-    session: int
+    session: _Number
     version: str = ""
     valid_until: str = ""
-    valid_for_s: int = 0
+    valid_for_s: _Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,11 @@ class Nodes:
         retained one may be old: it counts no longer than its `valid_until` either.
         """
         try:
-            status = msgspec.json.decode(payload, type=_Status)
+            status = from_json(payload, _Status)
             valid_s = float(status.valid_for_s)
             if retained and status.valid_until:
                 valid_s = min(valid_s, datetime.fromisoformat(status.valid_until).timestamp() - utc_s)
-        except (msgspec.MsgspecError, ValueError):
+        except (msgspec.DecodeError, ValueError):
             self.ignored += 1
             return
         if status.node != node or self._is_of_the_past(status, now_s) or self._is_one_too_many(node):

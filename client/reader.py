@@ -11,23 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from random import Random
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 import structlog
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from dollyd.client.delivered import Delivered, StreamStats
-from dollyd.client.jws import (
-    Envelope,
-    EnvelopeError,
-    Keys,
-    key_of_jwk,
-    parse_envelope,
-    thumbprint,
-    verify_envelope,
-)
+from dollyd.client.followed_chain import FollowedChain, SignedRecord
+from dollyd.client.jws import Envelope, EnvelopeError, Keys, parse_envelope, verify_envelope
 from dollyd.client.key_source import KeySource, source_of
+from dollyd.client.lineage import NOBODY
 from dollyd.client.replay import (
     Asker,
     BrokenChain,
@@ -39,7 +32,7 @@ from dollyd.client.replay import (
     Taken,
 )
 from dollyd.client.watermark import Watermark
-from dollyd.daemon.core.record import NO_PREVIOUS, VERSION, KeyBody, Kind, Record
+from dollyd.daemon.core.record import NO_PREVIOUS, Kind, Record
 from dollyd.daemon.topics import NO_TABLES, check_name
 
 REPLAYS_AT_ONCE = 4
@@ -53,7 +46,6 @@ Start: TypeAlias = Literal["beginning", "now"]
 
 _LOG = structlog.get_logger(__name__)
 _RECORD = msgspec.json.Decoder(Record)
-_KEY_BODY = msgspec.json.Decoder(KeyBody)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,62 +57,6 @@ class Request:
     first: int
     last: int
     id: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Signed:
-    """A record whose signature is right."""
-
-    record: Record
-    kid: str
-    envelope: bytes
-    digest: str
-
-    @property
-    def seq(self) -> int:
-        return self.record.seq
-
-    @property
-    def prev(self) -> str:
-        return self.record.prev
-
-
-class _Chain:
-    """One chain that is followed."""
-
-    def __init__(self, mark: Watermark, asker: Asker) -> None:
-        self.table = mark.table
-        self.name = mark.chain
-        self.began = mark.seq
-        self.order: Sequencer[_Signed] = Sequencer(mark.seq, mark.digest)
-        self.asker = asker
-        self.keys: dict[str, Ed25519PublicKey] = {}
-        self.announced: tuple[str, ...] = ()
-        self.after: _Chain | None = None
-        self.after_seq = 0
-        self.broken = False
-        self.turn = ""
-        """The key whose turn it is to sign; empty until the first record is delivered."""
-        for x in mark.keys:
-            self.trust({"kty": "OKP", "crv": "Ed25519", "x": x})
-            self.turn = next(reversed(self.keys))
-
-    @property
-    def proven(self) -> bool:
-        """Whether any record of it was signed by a trusted key."""
-        return self.broken or self.order.tip > 0
-
-    @property
-    def held_up(self) -> bool:
-        """Whether the chain before it in its table has not been delivered to its end."""
-        return self.after is not None and self.after.order.seq < self.after_seq
-
-    def trust(self, jwk: Mapping[str, Any]) -> None:
-        """Take an announced key into the keys of the chain. Raises `EnvelopeError`."""
-        key = key_of_jwk(jwk)
-        if jwk["x"] not in self.announced:
-            self.keys[thumbprint(key)] = key
-            self.announced += (str(jwk["x"]),)
 
 
 class Reader:
@@ -142,10 +78,10 @@ class Reader:
         self._start = start
         self._patience = patience or Patience()
         self._rng = rng or Random()  # noqa: S311  spreads retries, keeps no secret
-        self._chains = {name: _Chain(mark, self._asker()) for name, mark in watermarks.items()}
-        self._ready: dict[str, _Chain] = {}
+        self._chains = {name: FollowedChain(mark, self._asker()) for name, mark in watermarks.items()}
+        self._ready: dict[str, FollowedChain] = {}
         """Chains with something to give, the one whose turn it is first."""
-        self._incomplete: dict[str, _Chain] = {}
+        self._incomplete: dict[str, FollowedChain] = {}
         self._errors: dict[tuple[str, type[StreamError]], StreamError] = {}
         """To be raised; of each sort one a table, so that a flood of forged ones stays small."""
         self._told: set[str] = set()
@@ -172,20 +108,20 @@ class Reader:
             self.stats.misplaced += 1
             return
         if self._is_signed(envelope, record, chain):
-            signed = _Signed(record, envelope.kid, data, sha256(data).hexdigest())
+            signed = SignedRecord(record, envelope.kid, data, sha256(data).hexdigest())
             chain = chain or self._follow(signed, kept=kept)
             if not chain.broken:
                 self._take(chain, signed)
 
-    def _is_in_place(self, record: Record, table: str, kind: str, chain: _Chain | None) -> bool:
+    def _is_in_place(self, record: Record, table: str, kind: str, chain: FollowedChain | None) -> bool:
         named = check_name(table) and table not in NO_TABLES and check_name(record.chain)
         told = (self._site, table, kind or record.kind)
         own = chain is None or chain.table == table
         return named and own and (record.site, record.table, record.kind) == told
 
-    def _is_signed(self, envelope: Envelope, record: Record, chain: _Chain | None) -> bool:
-        key = chain.keys.get(envelope.kid) if chain else None
-        key = key or self._trusted.key(envelope.kid, record.node, record.time.utc)
+    def _is_signed(self, envelope: Envelope, record: Record, chain: FollowedChain | None) -> bool:
+        announced = chain.announced if chain else NOBODY
+        key = self._trusted.key(envelope.kid, record.node, record.time.utc, announced)
         if key is None:
             self.stats.unsigned += 1
             self._suspect(record, chain)
@@ -198,7 +134,7 @@ class Reader:
             return False
         return True
 
-    def _suspect(self, record: Record, chain: _Chain | None) -> None:
+    def _suspect(self, record: Record, chain: FollowedChain | None) -> None:
         """Nobody trusted signed it. A key announced in a record that we lack would look the same: ask."""
         if chain is None:
             strangers = [known for known in self._chains.values() if not known.proven]
@@ -211,18 +147,20 @@ class Reader:
             chain.order.hint = record.seq
             self._incomplete[chain.name] = chain
 
-    def _follow(self, signed: _Signed, *, kept: bool) -> _Chain:
+    def _follow(self, signed: SignedRecord, *, kept: bool) -> FollowedChain:
         """A chain not heard of before: from its first record on, unless the consumer begins now."""
         record = signed.record
         chain = self._begin(record.table, record.chain)
         if self._start == "now" and not self._knows(record.table):
             seq, digest = (record.seq, signed.digest) if kept else (record.seq - 1, record.prev)
-            chain = self._begin(record.table, record.chain, seq, digest)
+            chain = self._begin(record.table, record.chain, seq, digest, signed.kid)
         self._chains[chain.name] = chain
         return chain
 
-    def _begin(self, table: str, name: str, seq: int = 0, digest: str = NO_PREVIOUS) -> _Chain:
-        return _Chain(Watermark(table, name, seq, digest), self._asker())
+    def _begin(
+        self, table: str, name: str, seq: int = 0, digest: str = NO_PREVIOUS, kid: str = ""
+    ) -> FollowedChain:
+        return FollowedChain(Watermark(table, name, seq, digest, kid=kid), self._asker())
 
     def _knows(self, table: str) -> bool:
         return any(chain.table == table and chain.proven for chain in self._chains.values())
@@ -232,7 +170,7 @@ class Reader:
 
     # -- order ---------------------------------------------------------------------------------------------
 
-    def _take(self, chain: _Chain, signed: _Signed) -> None:
+    def _take(self, chain: FollowedChain, signed: SignedRecord) -> None:
         order = chain.order
         try:
             taken = order.take(signed)
@@ -255,16 +193,9 @@ class Reader:
         if order.incomplete:
             self._incomplete[chain.name] = chain
 
-    def _take_key(self, chain: _Chain, signed: _Signed) -> None:
+    def _take_key(self, chain: FollowedChain, signed: SignedRecord) -> None:
         """A key enters the chain, or the chain itself begins, maybe after another one."""
-        try:
-            body = _KEY_BODY.decode(signed.record.body)
-            if body.event == "rotated":
-                chain.trust(body.jwk)
-            elif signed.seq != 1 or thumbprint(key_of_jwk(body.jwk)) != signed.kid:
-                raise BrokenChain(signed.seq, "a chain begins once, with the key that signs it")
-        except (EnvelopeError, msgspec.ValidationError) as error:
-            raise BrokenChain(signed.seq, f"it announces no key: {error}") from error
+        body = chain.take_key(signed)
         before = self._chains.get(body.previous_chain) if isinstance(body.previous_chain, str) else None
         if before is chain:
             raise BrokenChain(signed.seq, "it says that it came before itself")
@@ -283,22 +214,20 @@ class Reader:
             return None
         del self._ready[chain.name]
         try:
-            signed = chain.order.release()
-            if signed is None:
-                return None
-            _check(signed)
-            _check_turn(chain, signed)
+            delivered = chain.release()
         except BrokenChain as error:
             self._break(chain, error.seq, error.why)
             return self.next()
+        if delivered is None:
+            return None
         if chain.order.ready:
             self._ready[chain.name] = chain  # at the end: tables take turns
         if chain.order.incomplete:
             self._incomplete[chain.name] = chain
         self.stats.delivered += 1
-        return Delivered(signed.record, signed.envelope, chain.announced)
+        return delivered
 
-    def _break(self, chain: _Chain, seq: int, why: str) -> None:
+    def _break(self, chain: FollowedChain, seq: int, why: str) -> None:
         chain.broken = True
         self._ready.pop(chain.name, None)
         self._incomplete.pop(chain.name, None)
@@ -319,14 +248,14 @@ class Reader:
         due: list[Request] = []
         for chain, (first, last) in missing:
             if chain.asker.expired(now_s):
-                self._give_up(chain, first, last)
+                self._give_up(chain, first, last, now_s)
             elif chain.asker.due(now_s) and chain.table not in asked and len(asked) < REPLAYS_AT_ONCE:
                 asked.add(chain.table)
                 self.stats.requests += 1
                 due.append(Request(chain.table, chain.name, first, last, chain.asker.asked(now_s)))
         return due
 
-    def _missing(self) -> list[tuple[_Chain, tuple[int, int]]]:
+    def _missing(self) -> list[tuple[FollowedChain, tuple[int, int]]]:
         """What each chain lacks and could hold; those that lack nothing are looked at no more."""
         missing = []
         for chain in tuple(self._incomplete.values()):
@@ -354,7 +283,23 @@ class Reader:
         for chain in self._incomplete.values():
             chain.asker.rest()
 
-    def _give_up(self, chain: _Chain, first: int, last: int) -> None:
+    def accept_loss(self, gap: GapError) -> Watermark | None:
+        """Go on behind a gap that was raised; gives the watermark that says so.
+
+        None, and nothing is changed, where these records are not, or not all, what its chain lacks now.
+        """
+        chain = self._chains.get(gap.chain)
+        if chain is None or chain.broken or not _lacks(chain.order, gap):
+            return None
+        chain.order.skip(gap.last)
+        if chain.order.ready:
+            self._ready[chain.name] = chain
+        told = self._errors.get((chain.table, GapError))
+        if told is not None and told.chain == chain.name:
+            del self._errors[(chain.table, GapError)]
+        return chain.watermark
+
+    def _give_up(self, chain: FollowedChain, first: int, last: int, now_s: float) -> None:
         if first > chain.order.tip:  # only somebody unknown spoke of more
             if chain.table not in self._told and len(self._told) < TOLD_MAX:
                 self._told.add(chain.table)
@@ -365,24 +310,13 @@ class Reader:
                 del self._chains[chain.name]
         elif not chain.order.ready:  # what comes before the gap is delivered before it is raised
             self.stats.gaps += 1
+            last = min(last, chain.order.hole_end)
             self._raise(GapError(chain.table, chain.name, first, last, chain.asker.why))
         else:
             return
-        chain.asker.rest()
+        chain.asker.give_up(now_s)
 
 
-def _check(signed: _Signed) -> None:
-    """What must be true of a record in its place, besides its signature and its link."""
-    if signed.record.v != VERSION:
-        raise BrokenChain(signed.seq, f"version {signed.record.v} is not known here")
-    if signed.seq == 1 and signed.record.kind != Kind.KEY:
-        raise BrokenChain(1, "the chain does not begin with its key")
-
-
-def _check_turn(chain: _Chain, signed: _Signed) -> None:
-    """A key that announced another one has signed its last record in this chain."""
-    if chain.turn not in {"", signed.kid}:
-        raise BrokenChain(signed.seq, f"superseded: {chain.turn} has replaced {signed.kid} in this chain")
-    chain.turn = signed.kid
-    if signed.record.kind == Kind.KEY:
-        chain.turn = thumbprint(key_of_jwk(_KEY_BODY.decode(signed.record.body).jwk))
+def _lacks(order: Sequencer[SignedRecord], gap: GapError) -> bool:
+    """Whether a gap is what comes next, and nothing of it has come."""
+    return not order.ready and order.seq + 1 == gap.first <= gap.last <= order.hole_end

@@ -58,6 +58,10 @@ class Read(msgspec.Struct, array_like=True):
     body_problem: str = ""
     jwk: dict[str, str] | None = None
     """The key that a `key` record announces."""
+    previous_chain: str = ""
+    """The chain that a `key` record says came before its own ..."""
+    previous_seq: int = 0
+    """... and the last record of that one."""
     checkpoint: CheckpointBody | None = None
     mode: str = ""
     capture: str = ""
@@ -200,7 +204,10 @@ def _read_body(found: Read, record: Record) -> None:
         elif record.kind == Kind.CORRECTION:
             found.by_people = bytes(record.body)
         elif record.kind == Kind.KEY:
-            found.jwk = _KEY_BODY.decode(record.body).jwk
+            key = _KEY_BODY.decode(record.body)
+            found.jwk = key.jwk
+            found.previous_chain = key.previous_chain or ""
+            found.previous_seq = key.previous_seq or 0
         elif record.kind == Kind.CHECKPOINT:
             found.checkpoint = _CHECKPOINT_BODY.decode(record.body)
     except msgspec.ValidationError as error:

@@ -20,6 +20,8 @@ REPLAY_MAX = 1000
 RECENT_MAX = 500
 """Records released whose digests are remembered, so that another record with such a number is found;
 as many as a node sends again after its broker has restarted."""
+LATER_S = 60.0
+"""Until a gap that was given up is asked for again."""
 HOPELESS = frozenset({"pruned", "unknown-chain"})
 """Problems of an answer that asking again does not mend."""
 
@@ -36,7 +38,8 @@ class StreamError(DollydError):
 class GapError(StreamError):
     """Records `first` to `last` are missing and could not be had; `why` is the last answer to a request.
 
-    Nothing after them is delivered. A stream that is iterated on asks for them again.
+    Nothing after them is delivered. A stream that is iterated on asks for them again after `LATER_S`; people
+    may decide to go on without them (`Stream.accept_loss`).
     """
 
     def __init__(self, table: str, chain: str, first: int, last: int, why: str) -> None:
@@ -103,20 +106,26 @@ class Sequencer(Generic[Item]):
 
     def __init__(self, seq: int = 0, digest: str = NO_PREVIOUS) -> None:
         self.seq = seq
-        """The last record released."""
+        """The last record released, or given up for lost."""
         self.digest = digest
+        """Its digest, empty where it is lost."""
         self.tip = seq
         """The highest record that is known to exist, by a signature."""
         self.hint = 0
         """A higher record that somebody spoke of, without a signature that could be checked; 0 for none."""
         self._held: dict[int, Item] = {}
         self._ready_to = seq
-        self._recent = {seq: digest}
+        self._recent = {seq: digest} if digest else {}
 
     @property
     def ready(self) -> bool:
         """Whether `release` has something to give."""
         return self._ready_to > self.seq
+
+    @property
+    def hole_end(self) -> int:
+        """The last record of the first hole, as far as something signed says that there is more."""
+        return min((seq for seq in self._held if seq > self._ready_to), default=self.tip + 1) - 1
 
     @property
     def incomplete(self) -> bool:
@@ -148,13 +157,20 @@ class Sequencer(Generic[Item]):
         item = self._held.get(self.seq + 1)
         if item is None:
             return None
-        if item.prev != self.digest:
+        if self.digest and item.prev != self.digest:
             raise BrokenChain(item.seq, f"its prev is not the digest of record {self.seq}")
         del self._held[item.seq]
         self.seq, self.digest = item.seq, item.digest
         self._recent[item.seq] = item.digest
         self._recent.pop(item.seq - RECENT_MAX, None)
         return item
+
+    def skip(self, seq: int) -> None:
+        """Give up what is missing up to `seq` for lost; the record behind it is taken at its word."""
+        self.seq, self.digest = seq, ""
+        self._ready_to = seq
+        while self._ready_to + 1 in self._held:
+            self._ready_to += 1
 
     def missing(self) -> tuple[int, int] | None:
         """First and last of what to ask for: at most `REPLAY_MAX` records, and none too far to be held."""
@@ -201,14 +217,23 @@ class Asker:
         self._again_s = self._since_s = 0.0
         self._hopeless = False
 
+    def give_up(self, now_s: float) -> None:
+        """Leave the gap alone for `LATER_S`; another one is asked for at once."""
+        first, certain = self._first, self._certain
+        self.rest()
+        self._first, self._certain, self._again_s = first, certain, now_s + LATER_S
+
     def look(self, first: int, now_s: float, *, certain: bool) -> None:
         """Take note of the time, and of the first missing record, which tells progress.
 
         `certain`: something signed says that there is one; what was asked for on a mere word begins anew.
         """
-        if self._tries and (first, certain) != (self._first, self._certain):  # it moves: give it time
+        moves = (first, certain) != (self._first, self._certain)
+        if moves and self._tries:  # give it time
             self._moved, self._hopeless, self._tries = True, False, 1
             self._since_s, self._again_s = now_s, now_s + self._patience.answer_s
+        elif moves:
+            self._again_s = now_s
         self._first, self._certain = first, certain
         if now_s >= self._again_s:
             self.waiting = False

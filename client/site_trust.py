@@ -9,6 +9,7 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from dollyd.client.jws import EnvelopeError
+from dollyd.client.lineage import NOBODY, Lineage
 from dollyd.client.trust import Trust, load_trust, newer
 
 _LOG = structlog.get_logger(__name__)
@@ -18,7 +19,8 @@ class SiteTrust:
     """A `KeySource` that knows nothing but the root's `kid` at first, and then the newest trust file.
 
     `path`: where that file is kept, so that after a restart an older one is refused too, and the keys are
-    known before the broker has spoken. A file there that does not lead to the root raises `EnvelopeError`.
+    known before the broker has spoken. A file there that does not lead to the root raises `EnvelopeError`;
+    one that cannot be read, `OSError`. A newer one that cannot be written counts all the same, and is logged.
     """
 
     def __init__(self, root: str, site: str, path: Path | None = None) -> None:
@@ -36,9 +38,9 @@ class SiteTrust:
         """The newest file, None before there is one."""
         return self._trust
 
-    def key(self, kid: str, node: str, utc: str, /) -> Ed25519PublicKey | None:
+    def key(self, kid: str, node: str, utc: str, announced: Lineage = NOBODY, /) -> Ed25519PublicKey | None:
         """As `Trust.key`; nobody is trusted before there is a file."""
-        return self._trust.key(kid, node, utc) if self._trust is not None else None
+        return self._trust.key(kid, node, utc, announced) if self._trust is not None else None
 
     def offer(self, data: bytes) -> bool:
         """A file that somebody has published; tells whether it is the newest now."""
@@ -51,7 +53,10 @@ class SiteTrust:
                 _LOG.warning("trust_file_refused", site=self._site, why=str(error))
             self.refused += 1
             return False
-        self._keep(data)
+        try:
+            self._keep(data)
+        except OSError as error:  # the keys count at once; an older file is refused until the next start
+            _LOG.error("trust_file_not_kept", site=self._site, file=str(self._path), why=str(error))
         return True
 
     def _take(self, data: bytes) -> None:

@@ -28,10 +28,11 @@ from dollyd.client.jws import Keys
 from dollyd.client.key_source import KeySource
 from dollyd.client.nodes import Nodes, NodeState
 from dollyd.client.reader import Reader, Request, Start
-from dollyd.client.replay import Patience
+from dollyd.client.replay import GapError, Patience
 from dollyd.client.site_trust import SiteTrust
 from dollyd.client.watermark import Watermark, WatermarkStore
 from dollyd.daemon.core.stamp import iso_utc
+from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.topics import ANY, NODE, TRUST, Topics, check_name
@@ -57,9 +58,6 @@ class _End(msgspec.Struct, frozen=True):
     problem: str
 
 
-_END = msgspec.json.Decoder(_End)
-
-
 class Stream:
     """The records of `tables`, or of all tables of the site where none is named.
 
@@ -70,7 +68,8 @@ class Stream:
     be among `keys`).
 
     Iterating raises `GapError` (records could not be had) and `ChainError` (records contradict each other).
-    Nothing of that chain is delivered past it; iterate on for the other tables.
+    Nothing of that chain is delivered past it; iterate on for the other tables. Where people find that the
+    records of a gap are lost for good, `accept_loss` goes on behind it.
     """
 
     def __init__(
@@ -181,7 +180,26 @@ class Stream:
 
         Keeps the watermark, and tells it to the site: of many, the newest once a second.
         """
-        mark = delivered.watermark
+        self._keep(delivered.watermark)
+
+    async def accept_loss(self, gap: GapError) -> bool:
+        """Go on behind a gap, now and after a restart: people have decided that its records are lost.
+
+        Never to be done by a program of itself: what stood there is not settled by anybody. To be called when
+        all that was delivered is done. The record behind the gap is taken at its word for what came before
+        it, and for the key whose turn it is, where that is trusted.
+
+        False, and nothing is changed, where some of the records have come meanwhile.
+        """
+        mark = self._reader.accept_loss(gap)
+        if mark is None:
+            return False
+        self._keep(mark)
+        _LOG.warning("loss_accepted", table=gap.table, chain=gap.chain, first=gap.first, last=gap.last)
+        self._news.set()
+        return True
+
+    def _keep(self, mark: Watermark) -> None:
         self._store.save(mark)
         self._acks[mark.table] = mark
         self._acks_due.add(mark.table)
@@ -271,8 +289,8 @@ class Stream:
 
     def _hear_answer(self, table: str, payload: bytes) -> None:
         try:
-            end = _END.decode(payload)
-        except msgspec.MsgspecError:
+            end = from_json(payload, _End)
+        except msgspec.DecodeError:
             self._reader.hear(table, payload)
         else:
             self._reader.ended(end.chain, end.end, end.problem, time.monotonic())

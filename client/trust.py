@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec import Meta, Struct
 
 from dollyd.client.jws import EnvelopeError, Keys, key_of_jwk, parse_envelope, thumbprint, verify_envelope
+from dollyd.client.lineage import NOBODY, Lineage
 from dollyd.daemon.topics import check_name
 
 TRUST_TYP = "dolly-trust/1"
@@ -164,22 +165,34 @@ class Trust:
         """Public keys by `kid`, of one node or of all, whatever their verdict is."""
         return {kid: self.keys[kid] for kid, key in self.nodes.items() if node in ("", key.node)}
 
-    def node_key(self, kid: str, node: str, utc: str) -> Verdict:
+    def node_key(self, kid: str, node: str, utc: str, announced: Lineage = NOBODY) -> Verdict:
         """What a record of `node` signed with `kid` at `utc` (`time.utc` of the record) is worth.
+
+        Of a key that the file names it says so itself. One that it does not name, and that was `announced` in
+        the chain, is good unless the file revokes the nearest one above it that it names: who has stolen a
+        key may have announced another one before that was known, whatever its records say of their time.
 
         The time of a record is the claim of its box. Who has stolen a key can date records back, before its
         revocation; that they came too late is shown by the chain, its checkpoints and their witness only.
 
         Raises `EnvelopeError` (`time`) where `utc` is no time of the one form.
         """
-        key = self.nodes.get(kid)
-        return key.verdict(_moment(utc)) if key and key.node == node else Verdict.UNKNOWN
+        return self._judge(kid, node, _moment(utc), announced)
 
-    def key(self, kid: str, node: str, utc: str, /) -> Ed25519PublicKey | None:
+    def key(self, kid: str, node: str, utc: str, announced: Lineage = NOBODY, /) -> Ed25519PublicKey | None:
         """The key as a stream asks for it: None unless it is that of `node` and counts at `utc`."""
-        key = self.nodes.get(kid)
-        valid = key is not None and key.node == node and key.verdict(utc) is Verdict.VALID
-        return self.keys[kid] if valid and _UTC.fullmatch(utc) else None
+        valid = _UTC.fullmatch(utc) and self._judge(kid, node, utc, announced) is Verdict.VALID
+        return (self.keys.get(kid) or announced.get(kid)) if valid else None
+
+    def _judge(self, kid: str, node: str, utc: str, announced: Lineage) -> Verdict:
+        named = next((key for above in announced.up_from(kid) if (key := self.nodes.get(above))), None)
+        if named is None:
+            return Verdict.VALID if announced.get(kid) else Verdict.UNKNOWN
+        if named.node != node:
+            return Verdict.UNKNOWN
+        if kid in self.nodes:
+            return named.verdict(utc)
+        return Verdict.REVOKED if named.revoked else Verdict.VALID
 
     def operator(self, kid: str) -> OperatorKey | None:
         """The person who has this key, None for a stranger; `verdict(utc)` of it says what it is worth."""

@@ -1,7 +1,8 @@
 """Offline verification: that nothing was changed, removed, added or moved, and that rounds keep the rules.
 
 Feed it the envelopes of whole chains, of one or many tables mixed, in their order. What no chain can show of
-itself is whether records are missing from its end: compare `Report.heads` with what was published last.
+itself is whether records are missing from its end: the chain that came after it says where it ended; of the
+newest compare `Report.heads` with what was published last.
 
 What an envelope says by itself is read by `client.reading`, in as many processes as wanted; everything that
 depends on the order of records is here, in one place.
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from dollyd.client.approvals import ApprovalError, Place, check_decision
 from dollyd.client.jws import EnvelopeError, Keys, key_of_jwk, parse_envelope, thumbprint
+from dollyd.client.lineage import Lineage
 from dollyd.client.parallel import read_all
 from dollyd.client.reading import DECISIONS, Read, signed_by
 from dollyd.client.round_rules import RoundRules
@@ -86,8 +88,9 @@ class Report:
     """By chain."""
     keys: dict[str, str] = field(default_factory=dict)
     """Keys that signed, by `kid`: `pinned`, `announced` (by a pinned one), `not pinned`, `superseded` (pinned
-    or announced, and replaced in its chain; no problem as such), or the trust file's word: `revoked`,
-    `unknown` (another node's), `not-yet`, `expired`, each of which is a problem."""
+    or announced, and replaced in its chain; no problem as such), or the trust file's word: `revoked` (itself,
+    or the one that announced it), `unknown` (another node's), `not-yet`, `expired`, each of which is a
+    problem."""
     captures: int = 0
     """Raw captures that were at hand and are what was signed."""
     problems: list[Problem] = field(default_factory=list)
@@ -192,10 +195,13 @@ class _Chain:
     table: str
     site: str
     keys: dict[str, Ed25519PublicKey]
+    announced: Lineage = field(default_factory=Lineage)
     turn: str = ""
     """The key whose turn it is to sign, empty before the first record."""
     replaced: dict[str, int] = field(default_factory=dict)
     """Keys whose turn is over, by `kid`, and the record that says so."""
+    previous: tuple[str, int] = ("", 0)
+    """The chain before it and the last record of that one, as its own first record says."""
     seq: int = 0
     digest: str = NO_PREVIOUS
     first: int = 1
@@ -244,10 +250,21 @@ class _Verifier:
             report.heads[name] = head
             if chain.first > 1:
                 report.notes.append(f"table {chain.table}, chain {name}: starts at seq {chain.first}")
+            self._check_previous(name, chain)
         report.rounds = sum(report.kinds[kind] for kind in FINAL_KINDS)
         if self._fast:
             report.notes.append(NOT_CHECKED_FAST)
         return report
+
+    def _check_previous(self, name: str, chain: _Chain) -> None:
+        """Compare where the chain before it ends with what its first record says of that."""
+        previous, end = chain.previous
+        before = self._chains.get(previous)
+        told = f"table {chain.table}, chain {name}: goes on after record {end} of chain {previous}, which"
+        if before is not None and before.seq < end:
+            self.add_problem(f"{told} ends here at record {before.seq}")
+        elif previous and before is None:
+            self._report.notes.append(f"{told} is not here")
 
     def take(self, data: bytes, found: Read) -> None:
         self._report.records += 1
@@ -283,7 +300,7 @@ class _Verifier:
             _check_known(found, chain)
             if not left_to_chain:
                 self._check_signed(data, found, chain)
-            self._judge_signer(found)
+            self._judge_signer(found, chain)
             _check_turn(found, chain)
             chain.turn = self._trust(found, chain) if found.kind == Kind.KEY else found.kid
             if chain.turn != found.kid:
@@ -305,23 +322,23 @@ class _Verifier:
         except EnvelopeError as error:
             self.add_problem(f"the head of the chain: {error}", found)
 
-    def _judge_signer(self, found: Read) -> None:
+    def _judge_signer(self, found: Read, chain: _Chain) -> None:
         """Note what the signer is. Raises `EnvelopeError` where the trust file is against it."""
         kid = found.kid
         if self._pinned is None:
             self._say(kid, NOT_PINNED)
-        elif kid not in self._pinned:
-            self._say(kid, ANNOUNCED)
-        elif self._file is None:
-            self._say(kid, PINNED)
-        else:
-            verdict = Verdict.UNKNOWN
-            if found.site == self._file.site:
-                verdict = self._file.node_key(kid, found.node, found.utc)
-            self._say(kid, PINNED if verdict is Verdict.VALID else verdict)
-            if verdict is not Verdict.VALID:
-                why = f"the trust file says so of key {kid}, node {found.node}, at {found.utc}"
-                raise EnvelopeError(verdict, why)
+            return
+        verdict = Verdict.VALID
+        if self._file is not None:
+            own_site = found.site == self._file.site
+            known = self._file.node_key(kid, found.node, found.utc, chain.announced)
+            verdict = known if own_site else Verdict.UNKNOWN
+        good = PINNED if kid in self._pinned else ANNOUNCED
+        self._say(kid, good if verdict is Verdict.VALID else verdict)
+        if verdict is not Verdict.VALID:
+            whom = f"key {kid}" if good == PINNED else f"what announced key {kid}, which it does not name"
+            why = f"the trust file says so of {whom}, node {found.node}, at {found.utc}"
+            raise EnvelopeError(verdict, why)
 
     def _say(self, kid: str, word: str) -> None:
         said = self._report.keys.get(kid)
@@ -346,6 +363,8 @@ class _Verifier:
         key = key_of_jwk(found.jwk)
         kid = thumbprint(key)
         chain.keys[kid] = self.known[kid] = key
+        if kid != found.kid:
+            chain.announced.add(key, found.kid)
         return kid
 
     def _check_place(self, found: Read, chain: _Chain, signed: bool) -> bool:
@@ -371,8 +390,10 @@ class _Verifier:
             self.add_problem(f"kind {found.kind!r} is not known", found)
             return
         self._report.kinds[found.kind] += 1
-        if found.seq == 1 and kind is not Kind.KEY:
-            self.add_problem("the chain does not begin with its key", found)
+        if found.seq == 1:
+            chain.previous = (found.previous_chain, found.previous_seq)
+            if kind is not Kind.KEY:
+                self.add_problem("the chain does not begin with its key", found)
         if kind is Kind.CHECKPOINT:
             self._check_checkpoint(found, chain)
         if kind in FINAL_KINDS and chain.finals is not None:

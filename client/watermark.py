@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ConfigError
 
 
@@ -18,7 +19,11 @@ class Watermark:
     """Everything of a chain up to and with record `seq` is done; `digest`: SHA-256 of its envelope, hex.
 
     `keys`: public keys (`x` of the JWK) that entered the chain by rotation up to here, so that the trust in
-    them outlives a restart.
+    them outlives a restart; `kid`: the key that announced the first of them, or signs where there is none.
+    So the last of them all is the one whose turn it is to sign. Without any the next record decides.
+
+    No digest: record `seq` was given up for lost (`Stream.accept_loss`), and the next one is taken at its
+    word for what came before it.
     """
 
     table: str
@@ -26,6 +31,7 @@ class Watermark:
     seq: int
     digest: str
     keys: tuple[str, ...] = ()
+    kid: str = ""
 
 
 class WatermarkStore(Protocol):
@@ -86,10 +92,10 @@ class FileWatermarks:
 
     def _read(self) -> dict[str, Watermark]:
         try:
-            kept = msgspec.json.decode(self._path.read_bytes(), type=list[Watermark])
+            kept = from_json(self._path.read_bytes(), list[Watermark])
         except FileNotFoundError:
             return {}
-        except msgspec.MsgspecError as error:
+        except msgspec.DecodeError as error:
             remedy = "restore it, or remove it to begin without watermarks"
             raise ConfigError(str(self._path), "", f"is no file of watermarks: {error}", remedy) from error
         return {watermark.chain: watermark for watermark in kept}
@@ -106,25 +112,35 @@ class SqliteWatermarks:
         self._connection = connection
         connection.execute(
             "CREATE TABLE IF NOT EXISTS dollyd_watermark (chain TEXT PRIMARY KEY, table_name TEXT NOT NULL,"
-            " seq INTEGER NOT NULL, digest TEXT NOT NULL, keys TEXT NOT NULL)"
+            " seq INTEGER NOT NULL, digest TEXT NOT NULL, keys TEXT NOT NULL, kid TEXT NOT NULL DEFAULT '')"
         )
+        columns = connection.execute("SELECT name FROM pragma_table_info('dollyd_watermark')").fetchall()
+        if ("kid",) not in columns:  # made by an older version
+            connection.execute("ALTER TABLE dollyd_watermark ADD COLUMN kid TEXT NOT NULL DEFAULT ''")
 
     def load(self) -> dict[str, Watermark]:
         """The newest watermark of each chain, by chain."""
-        rows = self._connection.execute("SELECT table_name, chain, seq, digest, keys FROM dollyd_watermark")
+        query = "SELECT table_name, chain, seq, digest, keys, kid FROM dollyd_watermark"
         return {
-            chain: Watermark(table, chain, seq, digest, tuple(keys.split()))
-            for table, chain, seq, digest, keys in rows.fetchall()
+            chain: Watermark(table, chain, seq, digest, tuple(keys.split()), kid)
+            for table, chain, seq, digest, keys, kid in self._connection.execute(query).fetchall()
         }
 
     def save(self, watermark: Watermark) -> None:
         """Keep it; one that is older than what is kept changes nothing."""
         part_of_another = self._connection.in_transaction
         self._connection.execute(
-            "INSERT INTO dollyd_watermark (chain, table_name, seq, digest, keys) VALUES (?, ?, ?, ?, ?)"
-            " ON CONFLICT (chain) DO UPDATE SET"
-            " seq = excluded.seq, digest = excluded.digest, keys = excluded.keys WHERE excluded.seq > seq",
-            (watermark.chain, watermark.table, watermark.seq, watermark.digest, " ".join(watermark.keys)),
+            "INSERT INTO dollyd_watermark (chain, table_name, seq, digest, keys, kid)"
+            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (chain) DO UPDATE SET seq = excluded.seq,"
+            " digest = excluded.digest, keys = excluded.keys, kid = excluded.kid WHERE excluded.seq > seq",
+            (
+                watermark.chain,
+                watermark.table,
+                watermark.seq,
+                watermark.digest,
+                " ".join(watermark.keys),
+                watermark.kid,
+            ),
         )
         if not part_of_another:
             self._connection.commit()

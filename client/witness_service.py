@@ -20,8 +20,9 @@ import msgspec
 import structlog
 
 from dollyd.client.delivered import Delivered
-from dollyd.client.jws import EnvelopeError, Keys, keys_of_jwks, parse_envelope, verify_envelope
+from dollyd.client.jws import EnvelopeError, Keys, parse_envelope, verify_envelope
 from dollyd.client.key_source import KeySource, source_of
+from dollyd.client.lineage import NOBODY, Lineage
 from dollyd.client.replay import ChainError, GapError
 from dollyd.client.stream import PAUSE_FIRST_S, PAUSE_MAX_S, STEADY_S, Stream
 from dollyd.client.witness import WITNESS_TYP, state
@@ -105,13 +106,11 @@ class Witness:
             self._tell(self._book.take(record, envelope))
 
     def _keys_of(self, record: Record, kid: str) -> Keys:
-        """The key trusted under this `kid`, and those that entered the chain by rotation."""
-        key = self._keys.key(kid, record.node, record.time.utc)
+        """The key under this `kid`, where it is trusted, also by what was announced in the chain."""
         mark = self._book.watermarks.load().get(record.chain)
-        announced = keys_of_jwks(
-            {"kty": "OKP", "crv": "Ed25519", "x": x} for x in (mark.keys if mark else ())
-        )
-        return announced if key is None else {**announced, kid: key}
+        announced = Lineage.of(mark.kid, mark.keys) if mark else NOBODY
+        key = self._keys.key(kid, record.node, record.time.utc, announced)
+        return {} if key is None else {kid: key}
 
     # --- what is said ----------------------------------------------------------------------------
 

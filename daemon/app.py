@@ -31,6 +31,7 @@ from dollyd.daemon.core.record import Kind, SelfCheckBody, encode
 from dollyd.daemon.duties import Duties
 from dollyd.daemon.engine import house
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.files import Sight, cure, look_for, read_file
 from dollyd.daemon.halts import Halt
 from dollyd.daemon.health import Watched, node_health, one_line
 from dollyd.daemon.hotplug import Hotplug
@@ -41,7 +42,7 @@ from dollyd.daemon.keyring import Keyring, load_keyring
 from dollyd.daemon.measured_journal import MeasuredJournal
 from dollyd.daemon.metrics import MetricsFile
 from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.ports import check_port
+from dollyd.daemon.ports import check_access, check_port
 from dollyd.daemon.publisher import Node, Publisher
 from dollyd.daemon.reload import TableChanges, check_fixed, check_versions
 from dollyd.daemon.self_check import BAD, SelfCheck
@@ -74,16 +75,14 @@ def mqtt_settings(settings: Settings) -> MqttSettings:
     password = None
     if section.password_file:
         try:
-            password = Path(section.password_file).read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            remedy = "name a readable file that holds the password"
-            raise ConfigError(file, "mqtt.password_file", str(error), remedy) from error
+            data = _read(file, "mqtt.password_file", section.password_file)
+            password = data.decode("utf-8").strip()
+        except UnicodeDecodeError as error:
+            remedy = "name a file that holds the password"
+            raise ConfigError(file, "mqtt.password_file", "is no text in UTF-8", remedy) from error
     for key in ("ca_file", "cert_file", "key_file"):
-        path = getattr(section, key)
-        if path and not Path(path).is_file():
-            raise ConfigError(
-                file, f"mqtt.{key}", f"{path} is no file", "name an existing file or leave it out"
-            )
+        if path := getattr(section, key):
+            _read(file, f"mqtt.{key}", path)
     return MqttSettings(
         brokers=section.brokers,
         client_id=section.client_id or f"dollyd-{settings.site}-{settings.node}",
@@ -99,6 +98,15 @@ def mqtt_settings(settings: Settings) -> MqttSettings:
     )
 
 
+def _read(file: str, key: str, path: str) -> bytes:
+    """What is in a file that the configuration names. Raises `ConfigError`."""
+    try:
+        return read_file(Path(path))
+    except OSError as error:
+        remedy = cure(error, "name an existing file or leave it out")
+        raise ConfigError(file, key, f"{path}: {error.strerror}", remedy) from error
+
+
 def certificate_watch(mqtt: MqttSettings, clock: Clock) -> CertificateWatch:
     """Watches every certificate that the link uses."""
     return CertificateWatch({"ca_file": mqtt.ca_file, "cert_file": mqtt.cert_file}, clock)
@@ -106,11 +114,14 @@ def certificate_watch(mqtt: MqttSettings, clock: Clock) -> CertificateWatch:
 
 def open_journal(settings: Settings, keyring: Keyring) -> MeasuredJournal:
     """The node's journal, for writing. Raises `ConfigError` where the operator must act."""
+    path = Path(settings.journal.path)
+    remedy = "name a writable path on a local disk that no other dollyd uses"
+    if look_for(path) is Sight.THERE and not path.is_file():  # a device must not be put aside as damaged
+        raise ConfigError(settings.file, "journal.path", f"{path} is no file", remedy)
     try:
         keys = keys_of_jwks(signer.jwk for signer in (keyring.key, keyring.newest))
-        return MeasuredJournal.open(Path(settings.journal.path), keys=keys)
+        return MeasuredJournal.open(path, keys=keys)
     except JournalUnusableError as error:
-        remedy = "name a writable path on a local disk that no other dollyd uses"
         raise ConfigError(settings.file, "journal.path", str(error), remedy) from error
 
 
@@ -120,6 +131,7 @@ def checked(settings: Settings) -> tuple[Keyring, MqttSettings]:
     for table in settings.tables.values():
         for device in table.devices.values():
             check_port(settings.file, device, must_exist=False)
+            check_access(settings.file, device)
     return keyring, mqtt
 
 
@@ -303,12 +315,23 @@ class App:
         work["self-check"] = self._self_check.run()
         work["reload"] = self._reloads(journal)
         work["table-changes"] = self._changes.run()
-        work["hotplug"] = Hotplug(self._wake_sessions).run()
+        hotplug = Hotplug(self._wake_sessions)
+        work["hotplug"] = hotplug.run()
         work |= self._consumers.tasks() | self._desk.tasks()
         if self._metrics is not None:
             work["metrics"] = self._metrics.run()
         if limit_us := watchdog_us():
-            dog = Watchdog(limit_us, self._manager, self._clock, self._writer, lambda: self._duties.missing)
+            # Sessions wait for devices, changes of tables for sessions, the others for a clock or for people.
+            pulses = {
+                "publisher": self._publisher.pulse,
+                "upkeep": self._upkeep.pulse,
+                "commands": self._desk.pulse,
+                "hotplug": hotplug.pulse,
+                **self._consumers.pulses(),
+            }
+            dog = Watchdog(
+                limit_us, self._manager, self._clock, self._writer, lambda: self._duties.missing, pulses
+            )
             work["watchdog"] = dog.run()
         return work
 

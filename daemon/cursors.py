@@ -10,7 +10,10 @@ import os
 import re
 from pathlib import Path
 
+import structlog
+
 from dollyd.daemon.errors import JournalError
+from dollyd.daemon.files import give_to_owner_of
 
 PUBLISHER = "publisher"
 """How far records were sent to the broker. A journal that ends before it has lost some."""
@@ -21,6 +24,8 @@ EXPORTED = "exported"
 _DIGITS = 20
 _TEXT = re.compile(rb"\d{%d}\n" % _DIGITS)
 
+_LOG = structlog.get_logger(__name__)
+
 
 def cursor_path(journal: Path, name: str) -> Path:
     """The file of one cursor."""
@@ -28,7 +33,10 @@ def cursor_path(journal: Path, name: str) -> Path:
 
 
 def read_cursor(file: Path) -> int:
-    """`id` of the newest entry sent; 0 (send all) where the file is missing or holds something else."""
+    """`id` of the newest entry sent; 0 (send all) where the file is missing or holds something else.
+
+    Raises `OSError` where it cannot be read.
+    """
     try:
         text = file.read_bytes()
     except FileNotFoundError:
@@ -42,10 +50,26 @@ class Cursors:
     def __init__(self, journal: Path) -> None:
         self._journal = journal
         self._files: dict[str, int] = {}
+        self._told = False
 
     def get(self, name: str) -> int:
-        """`id` of the newest entry that `name` has sent, 0 for none."""
-        return read_cursor(cursor_path(self._journal, name))
+        """`id` of the newest entry that `name` has sent, 0 for none. `JournalError` where it cannot be read.
+
+        One of what was exported counts as none then: nothing is pruned, and nothing else hangs on it.
+        """
+        file = cursor_path(self._journal, name)
+        try:
+            id_ = read_cursor(file)
+        except OSError as error:
+            if name != EXPORTED:
+                raise JournalError(f"{file}: cannot be read: {error.strerror}") from error
+            if not self._told:
+                _LOG.warning("exports_unknown", file=str(file), why=error.strerror)
+            self._told = True
+            return 0
+        if name == EXPORTED:
+            self._told = False
+        return id_
 
     def set(self, name: str, id_: int) -> None:
         """Remember that `name` has sent all entries up to `id_`. `JournalError` where the disk refuses."""
@@ -53,6 +77,7 @@ class Cursors:
             if name not in self._files:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
                 self._files[name] = os.open(cursor_path(self._journal, name), flags, 0o640)
+                give_to_owner_of(self._journal, self._files[name])
             os.pwrite(self._files[name], b"%0*d\n" % (_DIGITS, id_), 0)
         except OSError as error:
             raise JournalError(

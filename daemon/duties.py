@@ -8,10 +8,41 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from dollyd.daemon.errors import InvariantError, ensure
+
+BEAT_EVERY_S = 5
+"""A duty that has nothing to do comes around so often all the same."""
+
+
+class Pulse:
+    """Shows the watchdog that a duty goes on: it beats each time that the duty has come around.
+
+    At rest none is expected. So is a duty that waits for what may take any time, like a host that is away.
+    """
+
+    def __init__(self) -> None:
+        self.beats = 0
+        self.rests = False
+
+    def beat(self) -> None:
+        """Once more around, at work from now on."""
+        self.beats += 1
+        self.rests = False
+
+    def rest(self) -> None:
+        """Nothing is to be expected until the next beat."""
+        self.rests = True
+
+    async def news(self, event: asyncio.Event) -> None:
+        """Wait for an event, but no longer than until the next beat is due; whether it came shows in it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BEAT_EVERY_S):
+                await event.wait()
+        self.beat()
 
 
 class Duties:

@@ -38,13 +38,16 @@ from dollyd.daemon.core.record import (
 )
 from dollyd.daemon.core.round import AskOdds, Effect, Emit, deadline_ns, step
 from dollyd.daemon.core.stamp import Stamp
-from dollyd.daemon.core.state import Setup, Table
+from dollyd.daemon.core.state import Betting, Draw, Setup, Table
+from dollyd.daemon.decoding import from_json
 from dollyd.drivers.framing import BadFrame, Frame
 from dollyd.drivers.spec import DeviceProtocol, DrawOdds, Said
 
 CAPTURE_VERSION = 1
 ROUND_LINES_MAX = 20_000
-"""Lines kept of one round; the longest real one, 592 s of waiting, has 1,200. More is a broken device."""
+"""Lines kept of one draw, which its time limits bound as well. More is a broken device."""
+WAITING_LINES_MAX = 2_000
+"""Lines kept of a round that waits for its draw, however long. The longest real wait, 592 s, has 1,200."""
 _ROLLING_LINES = 64
 """Between rounds the capture begins anew after so many lines."""
 
@@ -102,7 +105,7 @@ class Output:
     """Rounds whose odds table must be drawn: answer with a `DRAW` input that brings a nonce."""
     events: tuple[Spoken, ...] = ()
     overflow: bool = False
-    """The round had more lines than may be kept; its devices were declared lost, it is unresolved."""
+    """The draw had more lines than may be kept; its devices were declared lost, the round is unresolved."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -147,6 +150,8 @@ class Engine:
         self._head = b""
         self._lines: list[bytes] = []
         self._capture_ended = False
+        self._restored = False
+        """It derives one capture again: where that ends is known already."""
         self._cut()
 
     def deadline_ns(self) -> int | None:
@@ -166,7 +171,7 @@ class Engine:
         said = self._protocols_say(item)
         events: list[Spoken] = [event for _, part in said for event in part.events]
         effects = self._step_all([*events, *self._own_events(item)], item.at)
-        overflow = not self._idle() and len(self._lines) >= ROUND_LINES_MAX
+        overflow = self._lines_wanted() is None and len(self._lines) >= ROUND_LINES_MAX
         if overflow:
             effects += self._step_all(self._devices_lost(), item.at)
         send = tuple((device, data) for device, part in said for data in part.send)
@@ -176,9 +181,7 @@ class Engine:
         records, wanted = self._write(effects, item.at)
         output = Output(tuple(records), send, tuple(wanted), tuple(events), overflow)
         # The next capture begins with the next input: a decision is not kept waiting for it.
-        self._capture_ended = any(record.capture for record in records) or (
-            self._idle() and len(self._lines) >= _ROLLING_LINES
-        )
+        self._capture_ended = any(record.capture for record in records) or self._rolls()
         return output
 
     def restore(self, head: bytes) -> None:
@@ -186,12 +189,13 @@ class Engine:
 
         Raises msgspec.MsgspecError, or KeyError for a device that this table has not.
         """
-        snapshot = msgspec.json.decode(head, type=Head)
+        snapshot = from_json(head, Head)
         self.table = snapshot.table
         for name, state in snapshot.devices.items():
             self.protocols[name].restore(state)
         # The head stays as it was written: a later version may write the same state in other words.
         self._head, self._lines, self._capture_ended = head + b"\n", [], False
+        self._restored = True
 
     # --- the parts of a step -------------------------------------------------------------------------
 
@@ -221,7 +225,7 @@ class Engine:
         if item.op is Op.TICK:
             return (Tick(),)
         if item.op is Op.HOUSE:
-            fields = msgspec.json.decode(item.text)
+            fields = from_json(item.text, dict[str, Any])
             kind = _HOST_EVENTS[fields.pop("event")]
             return (msgspec.convert(fields, kind),)
         return ()
@@ -262,9 +266,20 @@ class Engine:
 
     # --- the capture ---------------------------------------------------------------------------------
 
-    def _idle(self) -> bool:
-        """No round is in play: what comes now decides nothing that began before."""
-        return self.table.round is None or self.table.round.unresolved is not None
+    def _lines_wanted(self) -> int | None:
+        """After how many lines the capture may begin anew, None in a draw, of which every line is kept.
+
+        Where no draw has begun, the head tells all that matters of what was said before.
+        """
+        current = self.table.round
+        if current is None or current.unresolved:
+            return _ROLLING_LINES
+        waiting = current.draw is Draw.NOT_STARTED and current.betting is Betting.OPEN
+        return WAITING_LINES_MAX if waiting else None
+
+    def _rolls(self) -> bool:
+        wanted = self._lines_wanted()
+        return wanted is not None and len(self._lines) >= wanted and not self._restored
 
     def _cut(self) -> None:
         """Begin a new capture with the state as it is now."""

@@ -16,7 +16,8 @@ from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.durations import BOUNDS_MS
 from dollyd.daemon.measured_journal import MeasuredJournal
-from dollyd.daemon.publisher import Publisher, PublisherStats
+from dollyd.daemon.publisher import Publisher
+from dollyd.daemon.publisher_stats import PublisherStats
 from dollyd.daemon.table import TableRunner
 from dollyd.daemon.upkeep import Upkeep
 from dollyd.daemon.writer import Writer

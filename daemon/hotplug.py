@@ -17,6 +17,8 @@ from typing import Protocol
 
 import structlog
 
+from dollyd.daemon.duties import Pulse
+
 _KOBJECT_UEVENT = 15
 _KERNEL, _UDEV = 1, 2
 _EVENT_BYTES = 8192
@@ -69,6 +71,7 @@ class Hotplug:
         self._plugged = plugged
         self._source = source
         self._news = asyncio.Event()
+        self.pulse = Pulse()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -76,16 +79,18 @@ class Hotplug:
             events = self._source()
         except OSError as error:
             _LOG.info("hotplug_not_told", detail=error.strerror or str(error))
+            self.pulse.rest()
             await asyncio.get_running_loop().create_future()  # the sessions try by themselves
             return
         loop = asyncio.get_running_loop()
         loop.add_reader(events.fileno(), self._readable, events)
         try:
             while True:
-                await self._news.wait()
-                self._news.clear()
-                self._plugged()
-                await asyncio.sleep(CALM_S)
+                await self.pulse.news(self._news)
+                if self._news.is_set():
+                    self._news.clear()
+                    self._plugged()
+                    await asyncio.sleep(CALM_S)
         finally:
             loop.remove_reader(events.fileno())
             events.close()

@@ -16,11 +16,13 @@ from typing import Any
 
 import structlog
 
+from dollyd.daemon.backoff import Backoff
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.duties import Pulse
 from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
-from dollyd.daemon.publisher import SHORT_LINK_S, SHORT_LINKS, Backoff
+from dollyd.daemon.publisher import SHORT_LINK_S, SHORT_LINKS
 from dollyd.daemon.topics import ANY
 
 MESSAGE_MAX_BYTES = 16_384
@@ -83,6 +85,7 @@ class Inbox:
         self._rng = rng
         self._publisher_at = publisher_at
         self._backoff = backoff
+        self.pulse = Pulse()
         self._routes: dict[str, Route] = {}
         self._allowances: dict[str, _Allowance] = {}
         self._link: MqttLink | None = None
@@ -142,8 +145,10 @@ class Inbox:
         links, cause = self._links, Cause.UNREACHABLE
         where = self._publisher_at()
         for broker in (where,) if where else self._mqtt.brokers:
+            self.pulse.rest()  # a name server or a host may take its time
             try:
                 async with MqttLink(self._mqtt, broker, keep_session=False) as link:
+                    self.pulse.beat()
                     self._links += 1
                     await self._use(link, broker)
             except LinkError as error:
@@ -182,6 +187,7 @@ class Inbox:
     async def _follow_publisher(self, broker: str) -> None:
         """End a link to a broker that the records no longer go to."""
         while (where := self._publisher_at()) in {"", broker}:
+            self.pulse.beat()
             now_ns = self._clock.stamp().mono_ns
             if now_ns - self._since_ns >= SHORT_LINK_S * NS_PER_S:
                 self._failures = self._short_links = 0
@@ -219,11 +225,10 @@ class Inbox:
         return cause
 
     async def _pause(self, cause: Cause) -> None:
-        longest_s = min(self._backoff.max_s, self._backoff.first_s * 2 ** min(self._failures, 30))
-        if cause is Cause.TAKEN_OVER:
-            longest_s = self._backoff.taken_over_s
+        taken_over = cause is Cause.TAKEN_OVER
+        pause_ns = self._backoff.pause_ns(self._failures, self._rng, taken_over=taken_over)
         self._failures += 1
-        pause_ns = int(longest_s * self._rng.uniform(0.5, 1.0) * NS_PER_S)
+        self.pulse.rest()
         await self._clock.sleep_until(self._clock.stamp().mono_ns + pause_ns)
 
     # --- messages ------------------------------------------------------------------------------------

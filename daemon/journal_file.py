@@ -12,6 +12,8 @@ from pathlib import Path
 from dollyd.daemon.errors import JournalError
 from dollyd.daemon.files import sync_directory, sync_file
 
+LOCK = ".lock"
+"""Behind the journal's name: the file whose lock is held by who writes."""
 _VERSION = 2
 _APPLICATION_ID = 0x444F4C59
 """`DOLY`: tells a journal from any other SQLite file."""
@@ -64,7 +66,7 @@ class JournalUnusableError(JournalError):
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Own the journal at `path`: a lock that the kernel drops with the process."""
-    lock_path = path.with_name(path.name + ".lock")
+    lock_path = path.with_name(path.name + LOCK)
     try:
         file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     except OSError as error:

@@ -49,6 +49,8 @@ class Tail:
     """Rounds with a final record."""
     checkpoint: Entry | None = None
     """The last checkpoint."""
+    doubt: dict[str, Any] | None = None
+    """Payload of the `unresolved` record of the open round, without an odds table refused after it."""
 
     @property
     def session_open(self) -> bool:
@@ -71,6 +73,7 @@ def read_tail(read: Read, table: str) -> Tail | None:
     )
     closed = read("SELECT 1 FROM entry WHERE chain = ? AND round = ? AND final = 1", chain, last_round)
     open_round = last_round if last_round and not closed else None
+    doubt = _unresolved(read, chain, open_round) if open_round is not None else None
     checkpoint = _last_checkpoint(read, chain)
     return Tail(
         chain=last.chain,
@@ -80,26 +83,33 @@ def read_tail(read: Read, table: str) -> Tail | None:
         last_utc=payload_of(last.envelope)["time"]["utc"],
         last_round=last_round,
         open_round=open_round,
-        unresolved=open_round is not None and _is_unresolved(read, chain, open_round),
+        unresolved=doubt is not None,
         session=_last_session(read, chain),
         inspection=_inspection(read, chain, last_round),
         results=_results(read, chain),
         finals=_finals(read, chain, checkpoint),
         checkpoint=checkpoint,
+        doubt=doubt,
     )
 
 
-def _is_unresolved(read: Read, chain: int, round_number: int) -> bool:
+def _unresolved(read: Read, chain: int, round_number: int) -> dict[str, Any] | None:
     # From the record that opened the round on, which is near the end of the chain.
-    return bool(
-        _number(
-            read,
-            "SELECT count(*) FROM entry WHERE chain = ?1 AND round = ?2 AND kind = 'unresolved'"
-            " AND seq >= (SELECT seq FROM entry WHERE chain = ?1 AND round = ?2 AND kind = 'round')",
-            chain,
-            round_number,
-        )
+    rows = read(
+        "SELECT kind, envelope FROM entry"
+        " WHERE chain = ?1 AND round = ?2 AND kind IN ('unresolved', 'incident')"
+        " AND seq >= (SELECT seq FROM entry WHERE chain = ?1 AND round = ?2 AND kind = 'round') ORDER BY seq",
+        chain,
+        round_number,
     )
+    doubt: dict[str, Any] | None = None
+    for kind, envelope in rows:
+        payload = payload_of(envelope)
+        if kind == Kind.UNRESOLVED:
+            doubt = payload
+        elif doubt is not None and payload["body"].get("what") == "odds-refused":
+            doubt["body"].pop("odds", None)
+    return doubt
 
 
 def _last_session(read: Read, chain: int) -> dict[str, Any] | None:

@@ -44,6 +44,7 @@ def openmetrics(health: NodeHealth) -> str:
             _gauge("publisher_connected", "1 while there is a broker.", publisher.connected),
             _gauge("publisher_queue", "Records not acknowledged by a broker.", publisher.queue),
             _gauge("publisher_waiting_seconds", "Time without progress.", publisher.waiting_ms / 1000),
+            _gauge("publisher_denied", "Topics that the broker denies.", len(publisher.denied)),
             _counter("publisher_links", "Connections made.", publisher.links),
             _counter("publisher_publishes", "Records sent.", publisher.publishes),
             _counter("publisher_repeats", "Of them, sent before.", publisher.repeats),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import aiomqtt
 from paho.mqtt.client import MQTTMessage
@@ -26,6 +26,8 @@ from dollyd.daemon.errors import DollydError, ensure
 from dollyd.daemon.mqtt_client import INBOX_MAX, ClosedEarlyError, MqttClient, MqttSettings, Will
 
 __all__ = ["INBOX_MAX", "Cause", "LinkError", "Message", "MqttLink", "MqttSettings", "Will"]
+
+_T = TypeVar("_T")
 
 _TAKEN_AT_ONCE = 16
 """Messages given in one round of the loop: more than come in one, too few to hold up others."""
@@ -81,7 +83,9 @@ class Message:
 @dataclass(frozen=True, slots=True)
 class _Unacknowledged:
     sent_s: float
+    topic: str
     acked: Callable[[], None]
+    denied: Callable[[str], None] | None
 
 
 class MqttLink:
@@ -178,10 +182,12 @@ class MqttLink:
         correlation: bytes = b"",
         response_topic: str = "",
         acked: Callable[[], None],
+        denied: Callable[[str], None] | None = None,
     ) -> None:
         """Write a QoS 1 publish to the socket now; needs `room`. `acked` is called in the loop at its PUBACK.
 
-        Never raises for a broken line: `wait_lost` does, and `acked` is then never called.
+        Where the PUBACK says no, `denied` is called with the reason; without it, that ends the link. Never
+        raises for a broken line: `wait_lost` does, and then neither of them is called.
         """
         if self.error is not None:
             return
@@ -192,7 +198,7 @@ class MqttLink:
         if packet_id is None:
             self._fail(Cause.CLOSED)
             return
-        self._unacknowledged[packet_id] = _Unacknowledged(self._loop.time(), acked)
+        self._unacknowledged[packet_id] = _Unacknowledged(self._loop.time(), topic, acked, denied)
         if self._deadline is None:
             self._check_progress()
 
@@ -202,6 +208,19 @@ class MqttLink:
         await asyncio.wait({acked, self._lost}, return_when=asyncio.FIRST_COMPLETED)
         if not acked.done():
             raise self._reason()
+
+    async def offer(self, topic: str, payload: bytes, *, retain: bool = False) -> str:
+        """As `publish`, but a broker that says no does not end the link: gives why, empty for a yes."""
+        said: asyncio.Future[str] = self._loop.create_future()
+        answer = partial(_resolve, said)
+        await self._in_turn(
+            partial(self.send, topic, payload, retain=retain, acked=partial(answer, ""), denied=answer)
+        )
+        ends: set[asyncio.Future[Any]] = {said, self._lost}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if not said.done():
+            raise self._reason()
+        return said.result()
 
     async def hand_over(
         self,
@@ -214,20 +233,26 @@ class MqttLink:
     ) -> asyncio.Future[None]:
         """`send` when there is room; the future is done at the PUBACK, never where the link ends before."""
         acked: asyncio.Future[None] = self._loop.create_future()
-        resolve = partial(_resolve, acked)
-        async with self._turn:  # first come, first served, also while the window is full
-            while self.room <= 0 and self.error is None:
-                self._room.clear()
-                await self._room.wait()
-            self.send(
+        await self._in_turn(
+            partial(
+                self.send,
                 topic,
                 payload,
                 retain=retain,
                 correlation=correlation,
                 response_topic=response_topic,
-                acked=resolve,
+                acked=partial(_resolve, acked, None),
             )
+        )
         return acked
+
+    async def _in_turn(self, send: Callable[[], None]) -> None:
+        """Send when there is room: first come, first served, also while the window is full."""
+        async with self._turn:
+            while self.room <= 0 and self.error is None:
+                self._room.clear()
+                await self._room.wait()
+            send()
 
     async def subscribe(self, topic_filter: str) -> None:
         """Subscribe with QoS 1; raises `LinkError`, with `Cause.DENIED` if the broker says no."""
@@ -282,10 +307,17 @@ class MqttLink:
             return
         self._room.set()
         # Not now: the library holds locks here, and would wait for itself for ever.
-        if reason.is_failure:
-            self._loop.call_soon(self._fail, Cause.DENIED, str(reason))
+        self._loop.call_soon(self._tell, sent, str(reason) if reason.is_failure else "")
+
+    def _tell(self, sent: _Unacknowledged, problem: str) -> None:
+        if self.error is not None:
+            return  # what the link carried behind its end is unknown, as all that is in flight
+        if not problem:
+            sent.acked()
+        elif sent.denied is not None:
+            sent.denied(problem)
         else:
-            self._loop.call_soon(sent.acked)
+            self._fail(Cause.DENIED, f"{sent.topic}: {problem}")
 
     def _check_progress(self) -> None:
         """End a link whose oldest publish has waited too long, however alive it seems."""
@@ -314,9 +346,9 @@ def _tls_context(settings: MqttSettings) -> ssl.SSLContext:
         raise LinkError(Cause.TLS, str(error)) from error
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def _resolve(future: asyncio.Future[_T], result: _T) -> None:
     if not future.done():  # its waiter may have been cancelled
-        future.set_result(None)
+        future.set_result(result)
 
 
 def _connect_cause(error: aiomqtt.MqttError) -> Cause:

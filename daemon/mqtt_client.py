@@ -195,6 +195,7 @@ class MqttClient(aiomqtt.Client):
         super()._on_disconnect(client, userdata, flags, reason_code, properties)
 
     def _on_message(self, client: Client, userdata: Any, message: MQTTMessage) -> None:  # noqa: ARG002  paho's
+        _ = message.topic  # raises where it is no UTF-8: a broker that sends that has broken the link
         # Not into the library's queue: it takes three rounds of the loop for a message that comes in one.
         if len(self.inbox) >= INBOX_MAX:
             self.inbox_dropped += 1

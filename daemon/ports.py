@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.files import Sight, cure, look_for
 from dollyd.daemon.settings import DeviceSettings
 from dollyd.drivers.transports.usb_port import UsbSettings
 
@@ -15,9 +16,9 @@ USB_NODES = Path("/dev/bus/usb")
 
 
 def check_port(file: str, device: DeviceSettings, *, must_exist: bool) -> None:
-    """Refuse a port that can never work: not a port, or one that this user may not use.
+    """Refuse a port that can never work, whoever uses it.
 
-    A port that is not there is an error only where `must_exist`: a device may be plugged in later.
+    One that is not there is an error only where `must_exist`: a device may be plugged in later.
     Raises `ConfigError`.
     """
     key = f"{device.key}.port"
@@ -25,6 +26,14 @@ def check_port(file: str, device: DeviceSettings, *, must_exist: bool) -> None:
         _check_serial(file, key, Path(device.section.port), must_exist=must_exist)
     elif must_exist:
         _check_usb(file, key, device.usb)
+
+
+def check_access(file: str, device: DeviceSettings) -> None:
+    """Refuse a serial port that this process may not use. Raises `ConfigError`."""
+    port = Path(device.section.port)
+    if device.usb is None and look_for(port) is Sight.THERE and not os.access(port, os.R_OK | os.W_OK):
+        remedy = "add dollyd's user to the port's group (usually dialout)"
+        raise ConfigError(file, f"{device.key}.port", f"{port} may not be read and written", remedy)
 
 
 def _check_serial(file: str, key: str, port: Path, *, must_exist: bool) -> None:
@@ -36,14 +45,12 @@ def _check_serial(file: str, key: str, port: Path, *, must_exist: bool) -> None:
             raise ConfigError(file, key, f"{port} does not exist", remedy) from None
         return
     except OSError as error:
-        raise ConfigError(file, key, f"{port}: {error.strerror}", "correct the name of the port") from error
+        remedy = cure(error, "correct the name of the port")
+        raise ConfigError(file, key, f"{port}: {error.strerror}", remedy) from error
     if not stat.S_ISCHR(mode):
         raise ConfigError(
             file, key, f"{port} is not a serial port", "name a device like /dev/serial/by-id/..."
         )
-    if not os.access(port, os.R_OK | os.W_OK):
-        remedy = "add dollyd's user to the port's group (usually dialout)"
-        raise ConfigError(file, key, f"{port} may not be read and written", remedy)
 
 
 def _check_usb(file: str, key: str, wanted: UsbSettings) -> None:
@@ -55,11 +62,6 @@ def _check_usb(file: str, key: str, wanted: UsbSettings) -> None:
     if len(found) > 1:
         plugs = ", ".join(plug.name for plug in found)
         raise ConfigError(file, key, f"{wanted.name} is plugged in at {plugs}", "add serial= or path=")
-    bus, number = int(_told(found[0], "busnum")), int(_told(found[0], "devnum"))
-    node = USB_NODES / f"{bus:03}" / f"{number:03}"
-    if not os.access(node, os.R_OK | os.W_OK):
-        remedy = "install dollyd's udev rules, and add its user to their group"
-        raise ConfigError(file, key, f"{node} may not be read and written", remedy)
 
 
 def _is_meant(plug: Path, wanted: UsbSettings) -> bool:

@@ -7,13 +7,16 @@ acknowledged. After the loss of a link all that was in flight is unknown and is 
 consumers drop repeats by chain and `seq`. A broker that may have restarted may have lost what it had
 acknowledged, so a window of entries before the cursor is sent again too. What goes beyond that window, and
 what a broker drops for an absent subscriber, is found by the consumer's gap check and fetched by replay.
+
+A record that the broker denies holds up the later ones of its table and the cursor, not the other tables. It
+is tried again; once it is taken, a new link sends everything from the cursor on.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,12 +26,16 @@ from typing import Literal
 import msgspec
 import structlog
 
+from dollyd.daemon.backoff import Backoff
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
+from dollyd.daemon.denials import Denials
+from dollyd.daemon.duties import Pulse
 from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings, Will
 from dollyd.daemon.node_status import offline, online
+from dollyd.daemon.publisher_stats import PublisherStats
 from dollyd.daemon.stream_source import Entry, Source
 from dollyd.daemon.topics import Topics
 
@@ -41,6 +48,7 @@ SHORT_LINK_S = 10
 SHORT_LINKS = 3
 """Few brokers tell a takeover (MQTT 3.1.1 cannot, Mosquitto 2.0 does not): so many links in a row that began
 with our session kept and were closed so soon are one. A restarting broker forgets, or refuses in between."""
+_BACKOFF = Backoff()
 
 _LOG = structlog.get_logger(__name__)
 
@@ -52,38 +60,6 @@ class Node:
     name: str
     version: str
     session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Pauses between links: doubled from `first_s` to `max_s`; `taken_over_s` while two share a client id."""
-
-    first_s: float = 0.2
-    max_s: float = 30.0
-    taken_over_s: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class PublisherStats:
-    """For the health topic. `queue` counts the entries past the cursor that the publisher knows of."""
-
-    connected: bool
-    broker: str
-    session_present: bool
-    cursor: int
-    queue: int
-    waiting_ms: int
-    """How long the next acknowledgement has been waited for; 0 while nothing is in the queue."""
-    links: int
-    """Connections made since the start."""
-    publishes: int
-    repeats: int
-    """Of `publishes`, those that had been sent before."""
-    last_error: str
-    lost: Mapping[str, int]
-    """Links that ended or could not be made, by cause."""
-    retained_coalesced: int
-    """States that a newer one overtook before they were published."""
 
 
 @dataclass(slots=True)
@@ -106,7 +82,7 @@ class Publisher:
         source: Source,
         clock: Clock,
         rng: Random,
-        backoff: Backoff = Backoff(),
+        backoff: Backoff = _BACKOFF,
         republish: int = REPUBLISH,
     ) -> None:
         ensure(republish >= 0, "a window of entries is not negative")
@@ -115,17 +91,19 @@ class Publisher:
         self._node = node
         self._source = source
         self._clock = clock
+        self.pulse = Pulse()
         self._rng = rng
         self._backoff = backoff
         self._republish = republish
 
         self._cursor = self._saved_cursor = self._newest = self._highest_sent = source.cursor()
-        self._sent = self._cursor
+        self._sent = self._reached = self._cursor  # reached: acknowledged up to here, or held back
         self._unread = True  # the journal may hold entries past `_sent`
         self._in_flight: deque[_Sent] = deque()
         self._wake = asyncio.Event()
         self._waiting_since_ns = clock.stamp().mono_ns
 
+        self._denials = Denials(clock, rng, backoff)
         self._retained: dict[str, bytes] = {}
         self._dirty: dict[str, None] = {}  # an ordered set: first changed, first published
         self._retained_wake = asyncio.Event()
@@ -167,6 +145,7 @@ class Publisher:
             last_error=self._last_error,
             lost=dict(self._lost_by_cause),
             retained_coalesced=self._coalesced,
+            denied=self._denials.topics,
         )
 
     def broker_in_use(self) -> str:
@@ -260,7 +239,9 @@ class Publisher:
 
     async def _use(self, broker: str) -> None:
         will = Will(self._topics.node_status(self._node.name), self._status("offline"))
+        self.pulse.rest()  # a name server or a host may take its time
         async with MqttLink(self._mqtt, broker, will) as link:
+            self.pulse.beat()
             self._links += 1
             began_ns = self._clock.stamp().mono_ns
             try:
@@ -284,6 +265,7 @@ class Publisher:
             asyncio.create_task(link.wait_lost(), name="publisher-link"),
             asyncio.create_task(self._stream(link), name="publisher-stream"),
             asyncio.create_task(self._publish_retained(link), name="publisher-retained"),
+            asyncio.create_task(self._try_denied(link), name="publisher-denied"),
             asyncio.create_task(self._beat(link), name="publisher-beat"),
             asyncio.create_task(self._say_goodbye(link), name="publisher-goodbye"),
         )
@@ -298,12 +280,15 @@ class Publisher:
         raise min(errors, key=lambda error: isinstance(error, LinkError))
 
     def _resume(self, link: MqttLink, broker: str) -> None:
-        """A new link stands: begin at the cursor, or before it where the broker may have lost what it had."""
+        """A new link stands: go on, or begin before that where the broker may have lost what it had."""
         self._suspect |= not link.session_present or broker != self._broker
+        if self._denials.over:  # from the first record that was held back
+            self._reached = min(self._cursor, self._denials.release_records() - 1)
+        self._dirty.update(self._denials.release_retained())
         if self._suspect:
             self._dirty.update(dict.fromkeys(self._retained))
-        self._sent = max(0, self._cursor - self._republish) if self._suspect else self._cursor
-        self._repeat_until = self._cursor
+        self._sent = max(0, self._reached - self._republish) if self._suspect else self._reached
+        self._repeat_until = self._reached
         self._repeated.clear()
         self._unread = True
         self._renewing = False
@@ -340,11 +325,10 @@ class Publisher:
     async def _pause(self, cause: Cause) -> None:
         if cause is Cause.LEFT:  # on our own wish
             return
-        longest_s = min(self._backoff.max_s, self._backoff.first_s * 2 ** min(self._failures, 30))
-        if cause is Cause.TAKEN_OVER:
-            longest_s = self._backoff.taken_over_s
+        taken_over = cause is Cause.TAKEN_OVER
+        pause_ns = self._backoff.pause_ns(self._failures, self._rng, taken_over=taken_over)
         self._failures += 1
-        pause_ns = int(longest_s * self._rng.uniform(0.5, 1.0) * NS_PER_S)
+        self.pulse.rest()
         await self._clock.sleep_until(self._clock.stamp().mono_ns + pause_ns)
 
     # -- records ---------------------------------------------------------------------------------------------
@@ -352,13 +336,13 @@ class Publisher:
     async def _stream(self, link: MqttLink) -> None:
         while True:
             self._wake.clear()
-            self._fill(link)
+            await self._fill(link)
             self._save_cursor()
             if self._renewing and not self._in_flight and not self._closing:
                 await link.disconnect()
-            await self._wake.wait()
+            await self.pulse.news(self._wake)
 
-    def _fill(self, link: MqttLink) -> None:
+    async def _fill(self, link: MqttLink) -> None:
         """Send from the journal. Waits for half a window to be free, so that a backlog is read in batches."""
         while self._unread and self._room(link) * 2 >= self._window(link):
             room = self._room(link)
@@ -366,6 +350,8 @@ class Publisher:
             for entry in entries:
                 self._send(link, entry)
             self._unread = len(entries) == room
+            if self._room(link) == room:
+                await asyncio.sleep(0)  # all of it is held back, and reading may go on for long
         if not self._unread and not self._in_flight:
             self._end_repeats()
         self._note_settled()
@@ -379,26 +365,44 @@ class Publisher:
         return min(self._window(link) - len(self._in_flight), link.room)
 
     def _send(self, link: MqttLink, entry: Entry) -> None:
-        sent = _Sent(entry)
-        self._in_flight.append(sent)
         self._sent = entry.id
         self._newest = max(self._newest, entry.id)
+        if self._denials.holds(entry):
+            return
+        sent = _Sent(entry)
+        self._in_flight.append(sent)
         self._publishes += 1
         self._repeats += entry.id <= self._highest_sent
         self._highest_sent = max(self._highest_sent, entry.id)
         link.send(
-            self._topics.record(entry.table, entry.kind),
+            self._topic(entry),
             entry.envelope,
             acked=partial(self._acknowledged, sent),
+            denied=partial(self._denied, sent),
         )
 
+    def _topic(self, entry: Entry) -> str:
+        return self._topics.record(entry.table, entry.kind)
+
+    def _denied(self, sent: _Sent, why: str) -> None:
+        """One PUBACK says no: it is out of flight, and the cursor stays before it."""
+        self._denials.deny(self._topic(sent.entry), why, sent.entry)
+        self._in_flight.remove(sent)
+        self._pass_acknowledged()
+
     def _acknowledged(self, sent: _Sent) -> None:
-        """Mark one PUBACK; the cursor passes what is acknowledged without a hole."""
+        """Mark one PUBACK."""
         sent.acked = True
+        self._denials.allow(self._topic(sent.entry))
         self._progress()
+        self._pass_acknowledged()
+
+    def _pass_acknowledged(self) -> None:
+        """Move the cursor over what is acknowledged without a hole."""
         while self._in_flight and self._in_flight[0].acked:
             entry = self._in_flight.popleft().entry
-            if entry.id > self._cursor:
+            self._reached = max(self._reached, entry.id)
+            if entry.id > self._cursor and self._denials.may_pass(entry.id):
                 self._cursor = entry.id
                 self._waiting_since_ns = self._clock.stamp().mono_ns
             if entry.final or self._corrects_last(entry):
@@ -433,7 +437,7 @@ class Publisher:
             self._saved_cursor = self._cursor
 
     def _note_settled(self) -> None:
-        if self._closing and self._cursor >= self._newest and not self._unread and not self._dirty:
+        if self._closing and not (self._in_flight or self._unread or self._dirty):
             self._settled.set()
 
     # -- retained topics and status --------------------------------------------------------------------------
@@ -445,13 +449,27 @@ class Publisher:
             self._retained_wake.clear()
             for topic in tuple(self._dirty):
                 payload = self._retained[topic]
-                await self._publish_aside(link, topic, payload)
+                if not self._denials.keeps_back(topic):
+                    await self._denials.offer(link, topic, payload, retain=True)
+                    self._wake.set()  # the stream may have waited for its place
                 if self._retained[topic] is payload:
                     del self._dirty[topic]
             self._note_settled()
             await self._clock.sleep_until(self._clock.stamp().mono_ns + int(RETAINED_EVERY_S * NS_PER_S))
             if not self._dirty:
                 await self._retained_wake.wait()
+
+    async def _try_denied(self, link: MqttLink) -> None:
+        """Try again what was denied, after growing pauses; a record that is taken now needs a new link."""
+        while not self._closing:
+            await self._denials.time_to_try()
+            self._dirty.update(self._denials.release_retained())
+            self._retained_wake.set()
+            for entry in self._denials.records:
+                if await self._denials.offer(link, self._topic(entry), entry.envelope):
+                    self._denials.over = True
+                    self.reconnect()
+                self._wake.set()
 
     async def _beat(self, link: MqttLink) -> None:
         """Refresh `online`. The deadline of its PUBACK also finds a dead line within 2 keepalives."""
@@ -468,7 +486,7 @@ class Publisher:
         await link.disconnect()
 
     async def _publish_aside(self, link: MqttLink, topic: str, payload: bytes) -> None:
-        """Publish something retained; the stream may have waited for its place."""
+        """Publish a status; the stream may have waited for its place."""
         await link.publish(topic, payload, retain=True)
         self._wake.set()
 

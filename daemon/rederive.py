@@ -23,6 +23,7 @@ from dollyd.client.reading import DECISIONS
 from dollyd.client.sources import JournalFile
 from dollyd.client.verify import CaptureOf
 from dollyd.daemon.core.record import Capture, Named, Record, Setting, encode
+from dollyd.daemon.decoding import from_toml
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.evidence.texts import to_toml
 from dollyd.daemon.replay import CaptureError, rederive
@@ -145,7 +146,7 @@ class _FiledRules:
     def __init__(self, evidence: EvidenceFile, directory: Path) -> None:
         """Unpacks the rule texts into `directory`. Raises `SourceError`."""
         self._config = directory / CONFIG
-        self._text = (evidence.text(CONFIG) or b"").decode("utf-8", "replace")
+        self._text = evidence.text(CONFIG) or b""
         self._known: dict[bytes, TableSettings | str] = {}
         for name in filter(_TEXT_NAME.fullmatch, evidence.names()):
             path = directory / name
@@ -160,7 +161,7 @@ class _FiledRules:
 
     def _load(self, name: str, setting: Setting | None) -> TableSettings | str:
         try:
-            tree = tomllib.loads(self._text)
+            tree = from_toml(self._text)
             table: dict[str, Any] = tree["tables"][name]
             tree["tables"] = {name: table | _as_section(setting)}
             self._config.write_text(to_toml(tree))

@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from dollyd.daemon.core.events import Defect, GameStarted, TableOpened, VoidDeclared
 from dollyd.daemon.core.record import Kind, ResultBody, ThrowRejectedBody, UnresolvedBody, VoidBody
 from dollyd.daemon.core.round import Phase, phase
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.core.state import Setup
+from dollyd.daemon.decoding import from_json
 from dollyd.daemon.engine import CAPTURE_VERSION, Engine, Head, Input, NewRecord, Op, Output, house
 from dollyd.daemon.settings import TableSettings
 from dollyd.drivers.spec import DeviceProtocol
+
+_T_MAX_S = 1e9
+"""More seconds than any capture has; less than what a stamp can hold."""
 
 
 class CaptureError(Exception):
@@ -43,7 +49,7 @@ class Attempt:
 class PlainLine(msgspec.Struct, frozen=True):
     """A line of a plain capture."""
 
-    t: float
+    t: Annotated[float, Meta(ge=-_T_MAX_S, le=_T_MAX_S)]
     dir: str
     line: str
 
@@ -51,8 +57,8 @@ class PlainLine(msgspec.Struct, frozen=True):
 class CaptureLine(msgspec.Struct, frozen=True):
     """A line of a capture of ours."""
 
-    t_ns: int
-    utc_ns: int
+    t_ns: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    utc_ns: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     dir: str
     dev: str
     line: str
@@ -73,16 +79,16 @@ def rederive(setup: Setup, protocols: dict[str, DeviceProtocol], capture: bytes)
     head, *lines = capture.splitlines() or [b""]
     engine = Engine(setup, protocols)
     try:
-        if msgspec.json.decode(head, type=Head).capture != CAPTURE_VERSION:
+        if from_json(head, Head).capture != CAPTURE_VERSION:
             raise CaptureError("line 1: not a capture of a version known here")
         engine.restore(head)
         records: list[NewRecord] = []
         for line in lines:
-            entry = msgspec.json.decode(line, type=CaptureLine)
+            entry = from_json(line, CaptureLine)
             if entry.dir != Op.SENT:
                 at = Stamp(entry.t_ns, entry.utc_ns)
                 records += engine.feed(Input(Op(entry.dir), at, entry.dev, entry.line)).records
-    except (msgspec.MsgspecError, ValueError, KeyError) as error:
+    except (msgspec.MsgspecError, ValueError, KeyError, OverflowError, RecursionError) as error:
         raise CaptureError(f"the capture cannot be read: {error}") from error
     return records
 
@@ -99,8 +105,8 @@ def replay_plain(engine: Engine, device: str, lines: Iterable[bytes]) -> Iterato
     watch.feed(Input(Op.OPEN, at, device))
     for number, raw in enumerate(lines, start=1):
         try:
-            line = msgspec.json.decode(raw, type=PlainLine)
-        except msgspec.MsgspecError as error:
+            line = from_json(raw, PlainLine)
+        except msgspec.DecodeError as error:
             raise CaptureError(f"line {number}: {error}") from error
         now = max(round(line.t * NS_PER_S), at.mono_ns)
         while (due := engine.deadline_ns()) is not None and due < now:
@@ -108,9 +114,15 @@ def replay_plain(engine: Engine, device: str, lines: Iterable[bytes]) -> Iterato
             watch.feed(Input(Op.TICK, at))
         at = Stamp(now, now)
         if line.dir == "rx":
-            watch.feed(Input(Op.FRAME, at, device, line.line))
+            watch.feed(_heard(line.line, at, device))
         yield from watch.take()
     yield from watch.finish(at)
+
+
+def _heard(text: str, at: Stamp, device: str) -> Input:
+    """A line of a plain capture. What no port can have said came damaged into the file."""
+    raw = text.encode("latin-1", errors="replace").decode("latin-1")
+    return Input(Op.FRAME if raw == text else Op.BAD_FRAME, at, device, raw)
 
 
 class _Watch:

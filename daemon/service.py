@@ -15,7 +15,12 @@ from typing import Protocol
 import structlog
 
 from dollyd.daemon.clock import Clock
+from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.duties import Pulse
 
+LATE_S = 60
+"""A duty that has not come around for so long hangs: slow disks and brokers have shorter limits."""
+_SIGNS_PER_LIMIT = 3
 _NS_PER_US = 1_000
 
 _LOG = structlog.get_logger(__name__)
@@ -93,19 +98,29 @@ class Heart(Protocol):
 class Watchdog:
     """Tells the manager three times within its limit that we are alive, but only while it is so.
 
-    That is: the event loop runs this, `heart` has answered since the last time, and `missing` names no task.
+    That is: the event loop runs this, `heart` has answered since the last time, `missing` names no task, and
+    each of the `pulses`, by duty, has beaten within twice the limit, or within `LATE_S` if that is longer.
     No shortest period: the limit is the manager's to choose. Devices and brokers are not asked, for their
     death is no reason to end.
     """
 
     def __init__(
-        self, limit_us: int, manager: Manager, clock: Clock, heart: Heart, missing: Callable[[], list[str]]
+        self,
+        limit_us: int,
+        manager: Manager,
+        clock: Clock,
+        heart: Heart,
+        missing: Callable[[], list[str]],
+        pulses: Mapping[str, Pulse],
     ) -> None:
-        self._period_ns = limit_us * _NS_PER_US // 3
+        self._period_ns = limit_us * _NS_PER_US // _SIGNS_PER_LIMIT
         self._manager = manager
         self._clock = clock
         self._heart = heart
         self._missing = missing
+        self._pulses = pulses
+        self._rounds_max = max(2 * _SIGNS_PER_LIMIT, -(-LATE_S * NS_PER_S // self._period_ns))
+        self._seen: dict[str, tuple[int, int]] = {}  # by duty: its beats, and our rounds since the last one
         self._stuck = ""
 
     async def run(self) -> None:
@@ -113,9 +128,22 @@ class Watchdog:
         while True:
             asked = self._heart.ask()
             await self._clock.sleep_until(self._clock.stamp().mono_ns + self._period_ns)
-            stuck = ", ".join(self._missing()) or ("writer" if self._heart.answered < asked else "")
+            stuck = ", ".join(self._missing() + self._late()) or (
+                "writer" if self._heart.answered < asked else ""
+            )
             if not stuck:
                 self._manager.alive()
             elif stuck != self._stuck:
                 _LOG.error("watchdog_not_fed", stuck=stuck)
             self._stuck = stuck
+
+    def _late(self) -> list[str]:
+        """Duties that have not come around for too long.
+
+        Counted in rounds of our own, not in time: after a sleep of the machine all are late alike.
+        """
+        for name, pulse in self._pulses.items():
+            beats, rounds = self._seen.get(name, (-1, 0))
+            goes_on = pulse.rests or pulse.beats != beats
+            self._seen[name] = (pulse.beats, 0 if goes_on else rounds + 1)
+        return [name for name, (_, rounds) in self._seen.items() if rounds >= self._rounds_max]

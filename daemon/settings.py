@@ -18,12 +18,16 @@ from msgspec import Meta, Struct
 from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.core.record import Stakes
 from dollyd.daemon.core.state import Bound, Setup
+from dollyd.daemon.decoding import from_toml
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.files import cure, read_file
 from dollyd.daemon.gaming_day import gaming_day
+from dollyd.daemon.named_paths import check_own_file, check_texts, named_files
+from dollyd.daemon.table_checks import check_option, check_proofs
 from dollyd.daemon.table_rules import TableRules, Wanted, rules_of
 from dollyd.daemon.topics import NO_TABLES, check_name
 from dollyd.drivers import DRIVERS
-from dollyd.drivers.spec import Badges, DeviceSetup, DriverSpec, Place, Proof, UsbDefaults
+from dollyd.drivers.spec import Badges, DeviceSetup, DriverSpec, Place, UsbDefaults
 from dollyd.drivers.transports.usb_port import UsbSettings, parse_usb
 
 SHIPPED_RULES = "fi-ray-2013"
@@ -193,19 +197,21 @@ class Settings:
     mqtt: MqttSection
     tables: Mapping[str, TableSettings]
     metrics: MetricsSection
+    files: Mapping[str, Path]
+    """Everything that must be read, the configuration included, by the key that names it."""
 
 
 def load(path: Path) -> Settings:
     """Read and check a configuration. Raises `ConfigError`."""
     file = str(path)
     try:
-        tree = tomllib.loads(path.read_bytes().decode("utf-8"))
+        tree = from_toml(path.read_bytes())
     except OSError as error:
-        raise ConfigError(
-            file, "", error.strerror or str(error), "give the path of a readable file"
-        ) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        remedy = cure(error, "give the path of a readable file")
+        raise ConfigError(file, "", error.strerror or str(error), remedy) from error
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(file, "", f"not valid TOML: {error}", "correct the line that is named") from error
+    check_texts(file, tree)
     head = _convert(file, "", tree, _File)
     for key, name in (("site", head.site), ("node", head.node)):
         _check_name(file, key, name)
@@ -219,9 +225,22 @@ def load(path: Path) -> Settings:
     if head.journal.floor_mb > head.journal.low_mb:
         problem = f"{head.journal.floor_mb} is more than journal.low_mb, {head.journal.low_mb}"
         raise ConfigError(file, "journal.floor_mb", problem, "give a floor below the low mark")
-    tables = {name: _table(path, name, tree, date_of) for name, tree in head.tables.items()}
+    check_own_file(file, "journal.path", head.journal.path)
+    if head.metrics.file:
+        check_own_file(file, "metrics.file", head.metrics.file)
+    tables = {name: _table(path, name, section, date_of) for name, section in head.tables.items()}
     _check_ports_differ(file, tables)
-    return Settings(file, head.site, head.node, head.journal, head.signing, head.mqtt, tables, head.metrics)
+    return Settings(
+        file=file,
+        site=head.site,
+        node=head.node,
+        journal=head.journal,
+        signing=head.signing,
+        mqtt=head.mqtt,
+        tables=tables,
+        metrics=head.metrics,
+        files=named_files(path, tree),
+    )
 
 
 def shipped_table(game: str, variant: str, driver: str) -> TableSettings:
@@ -306,7 +325,7 @@ def _table(config: Path, name: str, tree: Any, date_of: Callable[[int], str]) ->
         zero_rule=rules.zero_rule,
         quarters=section.quarters,
         stakes=stakes,
-        devices=tuple(Bound(n, d.section.driver, d.section.role) for n, d in devices.items()),
+        devices=tuple(_bound(device_name, device) for device_name, device in devices.items()),
         confirm=section.confirm,
         hold_ms=rules.rules.hold_ms,
         odds_timeout_ms=section.odds_timeout_ms,
@@ -315,8 +334,13 @@ def _table(config: Path, name: str, tree: Any, date_of: Callable[[int], str]) ->
         unresolved_void_ms=rules.rules.unresolved_void_after_s * 1000,
         gaming_date=date_of,
     )
-    _check_proofs(file, key, setup, devices)
+    check_proofs(file, key, setup, [device.driver.roles[device.section.role] for device in devices.values()])
     return TableSettings(setup, devices)
+
+
+def _bound(name: str, device: DeviceSettings) -> Bound:
+    role = device.section.role
+    return Bound(name, device.section.driver, role, device.driver.roles[role].told_at_end)
 
 
 def _device(config: Path, key: str, name: str, tree: Any, rules: TableRules) -> DeviceSettings:
@@ -334,19 +358,14 @@ def _device(config: Path, key: str, name: str, tree: Any, rules: TableRules) -> 
         can_be = (f"{role} of {', '.join(sorted(one.games))}" for role, one in driver.roles.items())
         remedy = f"{driver.name} can be {'; '.join(can_be)}"
         raise ConfigError(file, f"{key}.role", f"{driver.name} cannot be {section.role!r} of {game}", remedy)
+    period_ms = section.status_period_ms or driver.period_ms
     for option, value in section.options.items():
-        if option not in driver.options:
-            remedy = f"known are {', '.join(driver.options) or 'none'}"
-            raise ConfigError(file, f"{key}.options.{option}", "unknown option", remedy)
-        if type(value) is not driver.options[option]:
-            remedy = f"give a value of type {driver.options[option].__name__}"
-            raise ConfigError(file, f"{key}.options.{option}", f"wrong type {type(value).__name__}", remedy)
+        check_option(file, f"{key}.options.{option}", driver, value, period_ms)
     expected = section.expect.get("pockets")
     if section.role == "wheel" and expected is not None and expected != str(len(pockets)):
         remedy = f"fit a wheel with {len(pockets)} pockets or choose another variant"
         problem = f"a wheel with {expected} pockets on a game with {len(pockets)}"
         raise ConfigError(file, f"{key}.expect.pockets", problem, remedy)
-    period_ms = section.status_period_ms or driver.period_ms
     setup = DeviceSetup(
         name=name,
         role=section.role,
@@ -408,39 +427,13 @@ def _secret(config: Path, key: str, section: DeviceSection, place: Place) -> byt
     if not section.secret_file:
         raise ConfigError(str(config), f"{key}.secret_file", "missing", remedy)
     try:
-        secret = (config.parent / section.secret_file).read_bytes().strip()
+        secret = read_file(config.parent / section.secret_file).strip()
     except OSError as error:
         problem = f"{section.secret_file}: {error.strerror}"
-        raise ConfigError(str(config), f"{key}.secret_file", problem, remedy) from error
+        raise ConfigError(str(config), f"{key}.secret_file", problem, cure(error, remedy)) from error
     if len(secret) < 16:
         raise ConfigError(str(config), f"{key}.secret_file", "shorter than 16 bytes", remedy)
     return secret
-
-
-def _check_proofs(file: str, key: str, setup: Setup, devices: Mapping[str, DeviceSettings]) -> None:
-    """A table whose devices cannot prove what its rules ask does not start (design section 5)."""
-    if not setup.witnesses:
-        remedy = f"add a device with role {' or '.join(sorted(setup.game.roles))}"
-        raise ConfigError(file, f"{key}.devices", f"nothing reads the outcome of {setup.game.name}", remedy)
-    places = [device.driver.roles[device.section.role] for device in devices.values()]
-    proofs = frozenset(proof for place in places for proof in place.proves)
-    boxes = sum(device.role == "odds" for device in setup.devices)
-    if setup.needs_odds and boxes == 0:
-        remedy = 'add a device with role "odds"'
-        raise ConfigError(file, f"{key}.devices", f"variant {setup.variant_name} without an odds box", remedy)
-    if boxes > 1:
-        remedy = 'keep one device with role "odds"'
-        raise ConfigError(file, f"{key}.devices", "two odds boxes would draw two tables", remedy)
-    asked = {
-        Proof.TURNS: setup.rules.ball_min_turns > 0 or setup.rules.wheel_min_turns > 0,
-        Proof.DIRECTION: setup.rules.ball_direction_opposite_required,
-    }
-    for proof, wanted in asked.items():
-        if wanted and proof not in proofs and setup.confirm != "dealer":  # who confirms has watched
-            remedy = 'add a device that does, set confirm = "dealer", or choose another profile'
-            raise ConfigError(
-                file, f"{key}.devices", f"no device proves {proof}, the profile asks for it", remedy
-            )
 
 
 def _check_ports_differ(file: str, tables: Mapping[str, TableSettings]) -> None:

@@ -22,10 +22,11 @@ from cryptography.hazmat.primitives.serialization import (
 from dollyd.client.jws import b64url, protected_header, public_jwk
 from dollyd.daemon.core.record import TYP
 from dollyd.daemon.errors import ConfigError, SigningError
-from dollyd.daemon.files import sync_directory
+from dollyd.daemon.files import cure, open_file, sync_directory
 
 _KEY_FILE_MAX_BYTES = 4096
 """An Ed25519 key in PEM has about 120 bytes."""
+_CREDENTIALS = "/run/credentials"
 
 
 class Signer:
@@ -85,15 +86,14 @@ def load_signer(path: Path, *, config_file: str, key: str) -> Signer:
         return ConfigError(config_file, key, f"{path} {problem}", remedy)
 
     try:
-        with path.open("rb") as file:
+        with open_file(path) if key else path.open("rb") as file:  # a command may be given a pipe
             mode = os.fstat(file.fileno()).st_mode
             pem = file.read(_KEY_FILE_MAX_BYTES)
     except FileNotFoundError:
         raise refused("does not exist", "make a key with `dollyd keys new`") from None
     except OSError as error:
-        raise refused(
-            f"cannot be read: {error.strerror}", "give the daemon's user a readable file"
-        ) from error
+        remedy = cure(error, "give the daemon's user a readable file")
+        raise refused(f"cannot be read: {error.strerror}", remedy) from error
     if stat.S_IMODE(mode) & _bits_of_others(path):
         raise refused(f"can be read by others (mode {stat.S_IMODE(mode):04o})", f"run `chmod 0600 {path}`")
     try:
@@ -109,6 +109,8 @@ def load_signer(path: Path, *, config_file: str, key: str) -> Signer:
 
 def _bits_of_others(path: Path) -> int:
     # systemd grants a credential to the service's user by an ACL, whose mask shows as the group's bits;
-    # the directory around it is closed to everybody else.
-    in_credentials = str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY")
+    # the directory around it is closed to everybody else, and below /run/credentials it is systemd's.
+    in_credentials = path.is_relative_to(_CREDENTIALS) or (
+        str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY")
+    )
     return stat.S_IRWXO if in_credentials else stat.S_IRWXG | stat.S_IRWXO

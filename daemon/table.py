@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Protocol
 
@@ -19,12 +17,13 @@ import msgspec
 import structlog
 
 from dollyd.daemon.clock import Clock
+from dollyd.daemon.continuation import BY_CONFIGURATION, carried_over, opens_by_itself, restored
 from dollyd.daemon.core.decision import setting
 from dollyd.daemon.core.events import HostIncident, Restarted, TableClosed, TableOpened
 from dollyd.daemon.core.record import Kind, Setting, Stakes
 from dollyd.daemon.core.round import phase
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp, iso_utc
-from dollyd.daemon.core.state import Mark, Proposal, Round, Setup, Table
+from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.core.state import Proposal, Setup
 from dollyd.daemon.displays import DeviceState, Outcome, TableState, outcome_of, pending_of
 from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house
 from dollyd.daemon.errors import InvariantError, ensure
@@ -130,18 +129,18 @@ class TableRunner:
     # --- life ----------------------------------------------------------------------------------------
 
     def start(self, tail: Tail | None, chain: str = "") -> None:
-        """Take up where the journal ends; without a journaled session the table is opened."""
+        """Take up where the journal ends. A table that people have closed stays closed."""
         at = self._clock.stamp()
         self.chain = chain
         if tail is not None:
             self.engine = Engine(
-                self.settings.setup, self.engine.protocols, restored(self.settings.setup, tail, self._clock)
+                self.settings.setup, self.engine.protocols, restored(self.settings.setup, tail, at)
             )
             for payload in tail.results:
                 self._show(payload["round"], payload["body"]["outcome"])
             self._take(house(Restarted(tail.last_utc), at))
-        if not self.engine.table.open:
-            self._take(house(TableOpened("configuration"), at))
+        if opens_by_itself(tail):
+            self._take(house(TableOpened(BY_CONFIGURATION), at))
         self.sessions = {name: self._session(name) for name in self.settings.devices}
 
     def _session(self, name: str) -> DeviceSession:
@@ -168,7 +167,7 @@ class TableRunner:
         begun = [name for name in settings.devices if before.devices.get(name) != settings.devices[name]]
         reopened = self.engine.table.open and _terms(before.setup) != _terms(settings.setup)
         if reopened:
-            self._take(house(TableClosed("configuration"), at))
+            self._take(house(TableClosed(BY_CONFIGURATION), at))
         for name in ended:
             self.sessions.pop(name).leave()
         protocols = {
@@ -180,7 +179,7 @@ class TableRunner:
         self.engine = Engine(settings.setup, protocols, carried_over(self.engine, settings.setup, kept))
         self.sessions |= {name: self._session(name) for name in begun}
         if reopened:
-            self._take(house(TableOpened("configuration"), at))
+            self._take(house(TableOpened(BY_CONFIGURATION), at))
         else:
             text = "another configuration is in force" + (f"; devices: {', '.join(begun)}" if begun else "")
             self._take(house(HostIncident("reconfigured", text), at))
@@ -336,48 +335,3 @@ class TableRunner:
 def _terms(setup: Setup) -> tuple[Setting, Stakes]:
     """What players are told: under other terms another session begins."""
     return setting(setup), setup.stakes
-
-
-def carried_over(old: Engine, setup: Setup, kept: Container[str]) -> Table:
-    """The state of a table between two rounds, under another setup, with those devices that are `kept`."""
-    table = replace(
-        old.table,
-        last_games=tuple(game for game in old.table.last_games if game.device in kept),
-        devices=tuple(view for view in old.table.devices if view.name in kept),
-    )
-    if old.setup.game is not setup.game:  # what one game remembers means nothing to another
-        table = replace(table, memory=(), wheel_direction="", proposal=None)
-    return table
-
-
-def restored(setup: Setup, tail: Tail, clock: Clock) -> Table:
-    """The state of a table as its journal tells it; a round under way was interrupted."""
-    at = clock.stamp()
-    current = None
-    if tail.open_round is not None:
-        mark = Mark("restart-in-mid-round", at) if tail.unresolved else None
-        current = Round(tail.open_round, opened=None, interrupted=True, unresolved=mark)
-    return Table(
-        open=tail.session_open,
-        opened_at=_opened_at(tail, at) if tail.session_open else None,
-        number=tail.last_round,
-        inspection=tail.inspection,
-        round=current,
-        memory=setup.game.after(tail.results[-1]["body"]["outcome"]) if tail.results else (),
-        wheel_direction=_wheel_direction(tail.results),
-    )
-
-
-def _opened_at(tail: Tail, at: Stamp) -> Stamp:
-    """When the session began, as its record says; its monotonic time belongs to an earlier run."""
-    text = tail.session["body"]["opened_at"] if tail.session else iso_utc(at.utc_ns)
-    second, fraction = text.rstrip("Z").split(".")
-    return Stamp(
-        at.mono_ns, int(datetime.fromisoformat(f"{second}+00:00").timestamp()) * NS_PER_S + int(fraction)
-    )
-
-
-def _wheel_direction(results: Sequence[Mapping[str, Any]]) -> str:
-    """Direction of the wheel in the last result, empty where no witness saw it."""
-    witnesses = results[-1]["body"]["evidence"]["witnesses"] if results else []
-    return next((w["wheel_direction"] for w in witnesses if "wheel_direction" in w), "")

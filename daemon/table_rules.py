@@ -20,6 +20,7 @@ from dollyd.daemon.core.rulebook import (
     parse_rulebook,
 )
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.files import cure, read_file
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ class Wanted:
         folder = f"{what}s"
         try:
             if name.endswith(".toml"):
-                data = (self.config.parent / name).read_bytes()
+                data = read_file(self.config.parent / name)
             else:
                 data = files("dollyd").joinpath("config", folder, f"{name}.toml").read_bytes()
             return parse(data)
@@ -68,7 +69,8 @@ class Wanted:
             raise self.refuse(what, f"{name!r}: {error}", "correct the rule file") from error
         except OSError as error:
             remedy = f"give a path that ends in .toml or one of {', '.join(_shipped(folder))}"
-            raise self.refuse(what, f"{name!r} cannot be read ({error.strerror})", remedy) from error
+            problem = f"{name!r} cannot be read ({error.strerror})"
+            raise self.refuse(what, problem, cure(error, remedy)) from error
 
 
 def rules_of(wanted: Wanted) -> TableRules:

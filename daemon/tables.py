@@ -11,6 +11,7 @@ import structlog
 
 from dollyd.client.jws import parse_envelope
 from dollyd.daemon.clock import Clock
+from dollyd.daemon.continuation import BY_CONFIGURATION
 from dollyd.daemon.core.events import TableClosed
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.engine import house
@@ -87,7 +88,7 @@ class Tables:
         """A table goes, between two rounds; gives its devices. Its chain ends as that of a closed table."""
         runner = self.runners[name]
         if runner.engine.table.open:
-            runner.tell(house(TableClosed("configuration"), self._clock.stamp()))
+            runner.tell(house(TableClosed(BY_CONFIGURATION), self._clock.stamp()))
         devices = list(runner.sessions)
         runner.leave()
         del self.runners[name]

@@ -40,7 +40,7 @@ class Topics:
         return self._table(table, "record", kind)
 
     def last(self, table: str) -> str:
-        """Retained: the last final record of a table."""
+        """Retained: the last final record of a table, or the correction of it."""
         return self._table(table, "last")
 
     def state(self, table: str) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from dollyd.client.jws import EnvelopeError, Keys, keys_of_jwks, parse_envelope
+from dollyd.client.site_trust import SiteTrust
 from dollyd.client.trust import (
     ROOT_TYP,
     TRUST_TYP,
@@ -19,8 +20,9 @@ from dollyd.client.trust import (
     TrustFile,
     load_trust,
 )
+from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.files import sync_directory
+from dollyd.daemon.files import cure, open_file, sync_directory
 from dollyd.daemon.signing import Signer
 
 _FILE_MAX_BYTES = 1 << 20
@@ -96,14 +98,14 @@ def read_public_key(path: Path) -> Ed25519PublicKey:
 def read_jwks(path: Path) -> Keys:
     """Public keys of a JWK set, or of a single JWK. Raises `ConfigError`."""
     try:
-        tree = msgspec.json.decode(_read(path), type=dict[str, msgspec.Raw])
+        tree = from_json(_read(path), dict[str, msgspec.Raw])
         jwks = (
-            msgspec.json.decode(tree["keys"], type=list[dict[str, str]])
+            from_json(tree["keys"], list[dict[str, str]])
             if "keys" in tree
-            else [{name: msgspec.json.decode(value, type=str) for name, value in tree.items()}]
+            else [{name: from_json(value, str) for name, value in tree.items()}]
         )
         return keys_of_jwks(jwks)
-    except (msgspec.MsgspecError, UnicodeDecodeError, EnvelopeError) as error:
+    except (msgspec.DecodeError, EnvelopeError) as error:
         remedy = "give the JWK set that `dollyd keys show` prints"
         raise ConfigError(str(path), "keys", str(error), remedy) from error
 
@@ -113,13 +115,37 @@ def keys_for_verification(jwks: Path | None, trust: Path | None, root: str) -> K
 
     Raises `ConfigError`, also where both are given, or a trust file without its root.
     """
+    _check_options(jwks, trust, root)
+    if trust is not None:
+        return read_trust(trust, root)
+    return read_jwks(jwks) if jwks is not None else None
+
+
+def keys_to_follow(jwks: Path | None, trust: Path | None, root: str, site: str) -> Keys | SiteTrust:
+    """What a consumer takes as keys while it runs: a JWK set, or the site's trust file as it changes.
+
+    Newer versions are written to the file; it need not be there yet. Raises `ConfigError`, as
+    `keys_for_verification` does, and where nothing is given.
+    """
+    _check_options(jwks, trust, root)
+    if jwks is not None:
+        return read_jwks(jwks)
+    if trust is None:
+        raise ConfigError("--keys", "", "missing, and no --trust either", "name the keys of the site's nodes")
+    try:
+        return SiteTrust(root, site, trust)
+    except OSError as error:
+        raise ConfigError(str(trust), "", str(error.strerror), "give the path of a readable file") from error
+    except EnvelopeError as error:
+        remedy = "give the site's trust file, and the root that it is signed under"
+        raise ConfigError(str(trust), "", str(error), remedy) from error
+
+
+def _check_options(jwks: Path | None, trust: Path | None, root: str) -> None:
     if jwks is not None and trust is not None:
         raise ConfigError(str(trust), "--trust", "given beside --keys", "give one of the two")
     if (trust is None) != (not root):
         raise ConfigError(str(trust or root), "--root", "goes with --trust", "give both or neither")
-    if trust is not None:
-        return read_trust(trust, root)
-    return read_jwks(jwks) if jwks is not None else None
 
 
 def _next_version(file: TrustFile, issued: str) -> TrustFile:
@@ -151,8 +177,9 @@ def _write(path: Path, file: TrustFile, root: Signer) -> Trust:
 
 def _read(path: Path, file: str = "", key: str = "") -> bytes:
     try:
-        with path.open("rb") as source:
+        with open_file(path) if file else path.open("rb") as source:  # a command may be given a pipe
             return source.read(_FILE_MAX_BYTES + 1)
     except OSError as error:
         problem = f"{path}: {error.strerror}" if file else str(error.strerror)
-        raise ConfigError(file or str(path), key, problem, "give the path of a readable file") from error
+        remedy = cure(error, "give the path of a readable file")
+        raise ConfigError(file or str(path), key, problem, remedy) from error

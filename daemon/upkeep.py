@@ -14,6 +14,7 @@ from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.events import ClockStepped, Event, HostIncident
 from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, iso_utc
 from dollyd.daemon.disk import Level, Limits, level
+from dollyd.daemon.duties import Pulse
 from dollyd.daemon.engine import house
 from dollyd.daemon.errors import JournalError
 from dollyd.daemon.halts import Halt, Halts
@@ -53,6 +54,7 @@ class Upkeep:
         """Steps of UTC since the start."""
         self.last_step_ms = 0
         self.halts = Halts(self._tell)
+        self.pulse = Pulse()
         self._settings = settings
         self._clock = clock
         self._journal = journal
@@ -72,6 +74,7 @@ class Upkeep:
         while True:
             due_ns += _LOOK_EVERY_NS
             await self._clock.sleep_until(due_ns)
+            self.pulse.beat()
             now = self._clock.stamp()
             self.loop_lag_ms = max(0, now.mono_ns - due_ns) // NS_PER_MS
             self.loop_lag_max_ms = max(self.loop_lag_max_ms, self.loop_lag_ms)

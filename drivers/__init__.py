@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dollyd.daemon.core.events import TurnsBasis
 from dollyd.drivers.framing import LineDecoder
 from dollyd.drivers.protocols import cammegh_ss2, generators, tlp, winning_number_line
 from dollyd.drivers.random_blocks import RandomBlockDecoder
-from dollyd.drivers.spec import DriverSpec, Place, Proof, SerialDefaults, UsbDefaults
+from dollyd.drivers.spec import DriverSpec, Place, Proof, Range, SerialDefaults, UsbDefaults
 
 _ROULETTE = frozenset({"roulette"})
 _BALL_GAMES = frozenset({"roulette", "boule"})
 _WHEEL_GAMES = _BALL_GAMES | {"money-wheel"}
 _DICE_GAMES = frozenset({"tuplanoppa", "sic-bo", "craps"})
-_WHOLE_DRAW = frozenset({Proof.NUMBER, Proof.TURNS, Proof.DIRECTION})
+_WHOLE_DRAW = frozenset({Proof.NUMBER, Proof.BALL_TURNS, Proof.WHEEL_TURNS, Proof.DIRECTION})
+_CERTIFIED = frozenset({TurnsBasis.CERTIFIED})
+_COUNTED = frozenset({TurnsBasis.COUNTED, TurnsBasis.REPORTED})
 _HOST_DRAWS = Place(_ROULETTE, frozenset({Proof.ODDS_TABLE}))
 
 DRIVERS: dict[str, DriverSpec] = {
@@ -20,10 +23,11 @@ DRIVERS: dict[str, DriverSpec] = {
         DriverSpec(
             name="cammegh-ss2",
             summary="Cammegh SlingShot 2 automatic roulette wheel",
-            roles={"wheel": Place(_ROULETTE, _WHOLE_DRAW)},
+            roles={"wheel": Place(_ROULETTE, _WHOLE_DRAW, _CERTIFIED)},
             framing=LineDecoder,
             protocol=cammegh_ss2.Ss2Protocol,
             options=cammegh_ss2.OPTIONS,
+            ranges={"poll_ms": Range(cammegh_ss2.POLL_MS_MIN, None), "rotor_rpm_x10_max": Range(100, 999)},
             serial=SerialDefaults(baud=9600),
             period_ms=500,
         ),
@@ -31,8 +35,8 @@ DRIVERS: dict[str, DriverSpec] = {
             name="tlp",
             summary="devices that speak TLP/1: wheels, ball detectors, odds boxes, dice cameras, consoles",
             roles={
-                "wheel": Place(_WHEEL_GAMES, _WHOLE_DRAW),
-                "ball": Place(_BALL_GAMES, frozenset({Proof.TURNS})),
+                "wheel": Place(_WHEEL_GAMES, _WHOLE_DRAW, _COUNTED),
+                "ball": Place(_BALL_GAMES, frozenset({Proof.BALL_TURNS}), _COUNTED),
                 "odds": Place(_ROULETTE, frozenset({Proof.ODDS_TABLE}), needs_secret=True),
                 "dice": Place(_DICE_GAMES, frozenset({Proof.NUMBER})),
                 "console": Place(_WHEEL_GAMES | _DICE_GAMES, frozenset()),
@@ -40,6 +44,7 @@ DRIVERS: dict[str, DriverSpec] = {
             framing=LineDecoder,
             protocol=tlp.protocol,
             options=tlp.OPTIONS,
+            ranges={"confidence_min_x100": Range(1, 100)},
             serial=SerialDefaults(baud=115_200),
             usb=UsbDefaults(endpoint_in=0x81, endpoint_out=0x01),
             period_ms=500,
@@ -47,10 +52,11 @@ DRIVERS: dict[str, DriverSpec] = {
         DriverSpec(
             name="winning-number-line",
             summary="any roulette wheel with a display output: the number alone on its line",
-            roles={"wheel": Place(_ROULETTE, frozenset({Proof.NUMBER}))},
+            roles={"wheel": Place(_ROULETTE, frozenset({Proof.NUMBER}), told_at_end=True)},
             framing=LineDecoder,
             protocol=winning_number_line.WinningNumberLineProtocol,
             options=winning_number_line.OPTIONS,
+            ranges={"repeat_ms": Range(100, 30_000)},
             serial=SerialDefaults(baud=9600),
             period_ms=500,
         ),
@@ -61,6 +67,7 @@ DRIVERS: dict[str, DriverSpec] = {
             framing=RandomBlockDecoder,
             protocol=generators.truerng,
             options={},
+            ranges={},
             serial=generators.TRUERNG_PORT,
             period_ms=500,
         ),
@@ -71,6 +78,7 @@ DRIVERS: dict[str, DriverSpec] = {
             framing=RandomBlockDecoder,
             protocol=generators.onerng,
             options={},
+            ranges={},
             serial=SerialDefaults(baud=115_200),
             period_ms=500,
         ),
@@ -81,6 +89,7 @@ DRIVERS: dict[str, DriverSpec] = {
             framing=RandomBlockDecoder,
             protocol=generators.chaoskey,
             options={},
+            ranges={},
             serial=None,
             usb=generators.CHAOSKEY_PORT,
             period_ms=500,

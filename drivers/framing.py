@@ -26,7 +26,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class BadFrame:
-    """Bytes that cannot be a line: too long (the head is kept), or not printable ASCII."""
+    """Bytes that cannot be a line: too long (the tail is kept), or not printable ASCII."""
 
     raw: bytes
     why: str
@@ -66,9 +66,9 @@ class LineDecoder:
         for piece in data.replace(b"\r", b"\n").splitlines(keepends=True) if data else ():
             # bytes.splitlines splits at CR and LF only.
             body, ended = (piece[:-1], True) if piece.endswith(b"\n") else (piece, False)
-            room = self._max_bytes - len(self._buffer)
-            self._overlong |= len(body) > room
-            self._buffer += body[:room]
+            self._buffer += body
+            self._overlong |= len(self._buffer) > self._max_bytes
+            del self._buffer[: -self._max_bytes]
             if ended:
                 frames.extend(self._take())
         return frames

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
-from dollyd.daemon.core.events import Spoken
+from dollyd.daemon.core.events import Spoken, TurnsBasis
 from dollyd.daemon.core.stamp import Stamp
 from dollyd.drivers.framing import AnyFrame, FrameDecoder
 
@@ -31,7 +31,8 @@ class Proof(StrEnum):
     """What a device can prove of a draw."""
 
     NUMBER = "number"
-    TURNS = "turns"
+    BALL_TURNS = "ball-turns"
+    WHEEL_TURNS = "wheel-turns"
     DIRECTION = "direction"
     ODDS_TABLE = "odds-table"
 
@@ -190,7 +191,20 @@ class Place:
     games: frozenset[str]
     proves: frozenset[Proof]
     """Empty where it proves nothing of a draw, as a console."""
+    turns: frozenset[TurnsBasis] = frozenset()
+    """How it can know the turns that it proves."""
     needs_secret: bool = False
+    told_at_end: bool = False
+    """It speaks of a draw only once it is over: a round begins by the announcement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The values that an option may have, both ends included."""
+
+    least: int
+    most: int | None
+    """None: the device's status period, in ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,5 +223,7 @@ class DriverSpec:
     """None where it has no serial port."""
     period_ms: int
     """Default status period."""
+    ranges: Mapping[str, Range]
+    """What each option that is a number may be."""
     usb: UsbDefaults | None = None
     """None where it is not reached by USB transfers."""

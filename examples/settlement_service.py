@@ -1,6 +1,7 @@
 """A small settlement service: signed records in, payouts out, each bet once, also across kill -9.
 
 Usage: python settlement_service.py --broker HOST:PORT --site SITE --keys JWKS --data DATABASE [--table TABLE]
+           [--accept-loss CHAIN:FIRST-LAST]
 
 DATABASE is a file (SQLite), or a `postgresql://` address (`pip install psycopg[binary]`).
 
@@ -11,6 +12,8 @@ DATABASE is a file (SQLite), or a `postgresql://` address (`pip install psycopg[
   paid by hand. `cash` is stakes less payouts.
 * A correction takes back what was booked for its round, and settles it again. Both are booked. A stake that
   stays (en prison, craps) is settled again through all rounds since.
+* Records that cannot be had stop the service: `STOPPED: ... records 5 to 7 are missing`. Where people find
+  that they are lost for good, they settle those rounds by hand, and start it once with `--accept-loss`.
 * A bet that cannot be (a split of 1 and 3, a choice that was not made) is held: nothing is paid, and people
   settle it by its `reason`. All other bets of the round are settled.
 
@@ -25,7 +28,7 @@ import asyncio
 import json
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from functools import cache
@@ -34,6 +37,7 @@ from typing import Any, Protocol, TypeAlias
 
 from dollyd.client import (
     Delivered,
+    GapError,
     MqttSettings,
     SqliteWatermarks,
     Stream,
@@ -87,7 +91,7 @@ POSTGRES_SCHEMA = f"""{SCHEMA}
 CREATE {CASH}
 CREATE TABLE dollyd_watermark (
     chain TEXT PRIMARY KEY, table_name TEXT NOT NULL, seq BIGINT NOT NULL, digest TEXT NOT NULL,
-    keys TEXT NOT NULL);
+    keys TEXT NOT NULL, kid TEXT NOT NULL);
 CREATE FUNCTION refuse_late_bets() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     -- FOR SHARE waits for a record that is being taken
     PERFORM FROM closed WHERE chain = NEW.chain FOR SHARE;
@@ -161,6 +165,8 @@ class Postgres:
         self._connection = psycopg.connect(address, autocommit=True)
         if self.query("SELECT to_regclass('booking') IS NULL") == [(True,)]:
             self._connection.execute(POSTGRES_SCHEMA.encode())  # all statements are one transaction
+        # A data base of an older version has no such column yet.
+        self.query("ALTER TABLE dollyd_watermark ADD COLUMN IF NOT EXISTS kid TEXT NOT NULL DEFAULT ''")
         self.watermarks = self
 
     @contextmanager
@@ -180,19 +186,20 @@ class Postgres:
 
     def load(self) -> dict[str, Watermark]:
         """The newest watermark of each chain, by chain."""
-        rows = self.query("SELECT table_name, chain, seq, digest, keys FROM dollyd_watermark")
+        rows = self.query("SELECT table_name, chain, seq, digest, keys, kid FROM dollyd_watermark")
         return {
-            chain: Watermark(table, chain, seq, digest, tuple(keys.split()))
-            for table, chain, seq, digest, keys in rows
+            chain: Watermark(table, chain, seq, digest, tuple(keys.split()), kid)
+            for table, chain, seq, digest, keys, kid in rows
         }
 
     def save(self, watermark: Watermark) -> None:
         """Keep it, in the transaction that is open; one that is older than what is kept changes nothing."""
         self.query(
-            "INSERT INTO dollyd_watermark AS kept (chain, table_name, seq, digest, keys)"
-            " VALUES (?, ?, ?, ?, ?) ON CONFLICT (chain) DO UPDATE SET seq = excluded.seq,"
-            " digest = excluded.digest, keys = excluded.keys WHERE excluded.seq > kept.seq",
-            *(watermark.chain, watermark.table, watermark.seq, watermark.digest, " ".join(watermark.keys)),
+            "INSERT INTO dollyd_watermark AS kept (chain, table_name, seq, digest, keys, kid)"
+            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (chain) DO UPDATE SET seq = excluded.seq, digest ="
+            " excluded.digest, keys = excluded.keys, kid = excluded.kid WHERE excluded.seq > kept.seq",
+            *(watermark.chain, watermark.table, watermark.seq, watermark.digest),
+            *(" ".join(watermark.keys), watermark.kid),
         )
 
 
@@ -347,9 +354,29 @@ async def serve(given: argparse.Namespace) -> None:
         book = Book(database)
         async with Stream(broker, given.site, given.name, keys, database.watermarks, given.table) as stream:
             print("settling", flush=True)
-            async for delivered in stream:
-                book.take(delivered)  # durable from here on
-                await stream.done(delivered)  # tells the site how far we are
+            while True:
+                try:
+                    delivered = await anext(stream)
+                except GapError as gap:
+                    if not is_accepted(gap, given.accept_loss):
+                        raise
+                    await stream.accept_loss(gap)
+                else:
+                    book.take(delivered)  # durable from here on
+                    await stream.done(delivered)  # tells the site how far we are
+
+
+def loss(text: str) -> tuple[str, int, int]:
+    """Chain, first and last record of what people have given up. Raises `ValueError`."""
+    chain, _, numbers = text.rpartition(":")
+    first, last = map(int, numbers.split("-"))
+    return chain, first, last
+
+
+def is_accepted(gap: GapError, losses: Iterable[tuple[str, int, int]]) -> bool:
+    """Whether people have said that all records of a gap are lost."""
+    given_up = [(first, last) for chain, first, last in losses if chain == gap.chain]
+    return any(first <= gap.first and gap.last <= last for first, last in given_up)
 
 
 def main() -> None:
@@ -362,6 +389,14 @@ def main() -> None:
     )
     parser.add_argument("--keys", required=True, type=Path, metavar="JWKS", help="the keys to trust")
     parser.add_argument("--data", required=True, metavar="DATABASE", help="a file, or postgresql://...")
+    parser.add_argument(
+        "--accept-loss",
+        action="append",
+        default=[],
+        type=loss,
+        metavar="CHAIN:FIRST-LAST",
+        help="records that are lost for good, and that people have settled: go on behind them",
+    )
     parser.add_argument("--name", default="settlement", help="of this consumer; one for each data base")
     try:
         asyncio.run(serve(parser.parse_args()))

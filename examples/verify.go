@@ -1,13 +1,12 @@
 // Verify records of dollyd with Go's standard library (Go 1.19 or newer).
 //
-// Usage: go run verify.go KEYS FILE...
+// Usage: go run verify.go evidence.go KEYS FILE...
 // KEYS is a JWK set of the keys you trust. A FILE is JSON Lines with whole chains, one envelope a line, or an
 // evidence file (.tar, .tar.gz). One verdict a file; exit 1 where one of them is wrong. The rules, and the
 // codes of what breaks them, are those of docs/wire-format.md.
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"crypto/ed25519"
@@ -157,13 +156,14 @@ type chain struct {
 	keys                    map[string]ed25519.PublicKey
 	kid, table, site, head  string
 	seq, last, open, finals int64
+	previous                string // the chain before it, which ends at record previousSeq or behind it
+	previousSeq             int64
 	known, unresolved       bool // whether it is known where play stands; whether only people may close the round
 }
 
 type verifier struct {
 	keys     map[string]ed25519.PublicKey
-	partial  bool // a chain may begin in its middle
-	captures map[string][]byte
+	evidence *evidenceFile // nil: whole chains
 	chains   map[string]*chain
 	records  int
 }
@@ -204,8 +204,11 @@ func (v *verifier) begin(record object) *chain {
 		c.keys[kid] = key
 	}
 	c.head = strings.Repeat("0", 64)
-	if v.partial {
-		c.seq, c.head = record["seq"].(int64)-1, record["prev"].(string)
+	if v.evidence != nil {
+		part := v.evidence.part(record["chain"].(string))
+		if first := part["first_seq"].(int64); first > 1 {
+			c.seq, c.head = first-1, part["prev"].(string)
+		}
 	}
 	if c.known = c.seq == 0; !c.known {
 		c.finals = unknown
@@ -228,6 +231,10 @@ func (v *verifier) checkBody(record object, c *chain, kid string) {
 		next, key := keyOf(body["jwk"].(object))
 		demand(seq > 1 || next == kid, "key", "the chain begins with a key that did not sign")
 		c.kid, c.keys[next] = next, key
+		if seq == 1 {
+			c.previous, _ = body["previous_chain"].(string)
+			c.previousSeq, _ = body["previous_seq"].(int64)
+		}
 	case "checkpoint":
 		if c.finals == unknown {
 			c.finals = body["finals"].(int64)
@@ -235,9 +242,20 @@ func (v *verifier) checkBody(record object, c *chain, kid string) {
 		here := body["seq"] == seq-1 && body["head"] == record["prev"] && body["finals"] == c.finals
 		demand(here, "body", "the checkpoint is of another place")
 	case "result", "void", "unresolved", "throw-rejected":
-		signed, _ := body["evidence"].(object)["capture"].(object)
-		capture, given := v.captures[fmt.Sprintf("%s/%d", record["chain"], seq)]
-		demand(!given || signed == nil || signed["digest"] == digest(capture), "body", "not the capture that was signed")
+		if v.evidence != nil {
+			v.evidence.takeDecision(record["chain"].(string), seq, body)
+		}
+	}
+}
+
+func (v *verifier) checkEnd() {
+	demand(v.records > 0, "envelope", "there is nothing to verify")
+	for _, c := range v.chains {
+		before := v.chains[c.previous]
+		demand(before == nil || before.seq >= c.previousSeq, "chain", "%s does not end where the next one says", c.previous)
+	}
+	if v.evidence != nil {
+		v.evidence.check(v.chains)
 	}
 }
 
@@ -274,58 +292,26 @@ func (c *chain) keepsRoundRules(record object) bool {
 
 // --- files ---------------------------------------------------------------------------------------
 
-func isEvidence(name string) bool { return strings.HasSuffix(strings.TrimSuffix(name, ".gz"), ".tar") }
-
 func linesOf(data []byte) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
 }
 
-func (v *verifier) evidence(data io.Reader) (lines [][]byte, err error) {
-	archive := tar.NewReader(data)
-	for {
-		member, err := archive.Next()
-		if err == io.EOF {
-			return lines, nil
-		} else if err != nil {
-			return nil, err
-		}
-		content, err := io.ReadAll(archive)
-		if err != nil {
-			return nil, err
-		}
-		switch folder, name, _ := strings.Cut(member.Name, "/"); folder {
-		case "records":
-			lines = append(lines, linesOf(content)...)
-		case "captures":
-			v.captures[strings.TrimSuffix(name, ".jsonl")] = content
-		}
+func contentOf(name string) ([]byte, error) {
+	data, err := os.ReadFile(name)
+	if err != nil || !strings.HasSuffix(name, ".gz") {
+		return data, err
 	}
-}
-
-// read gives the lines of a file, after the captures of an evidence file were put aside.
-func (v *verifier) read(name string) ([][]byte, error) {
-	file, err := os.Open(name)
+	packed, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	var content io.Reader = file
-	if strings.HasSuffix(name, ".gz") {
-		if content, err = gzip.NewReader(file); err != nil {
-			return nil, err
-		}
-	}
-	if v.partial {
-		return v.evidence(content)
-	}
-	data, err := io.ReadAll(content)
-	return linesOf(data), err
+	return io.ReadAll(packed)
 }
 
 var oneLine = regexp.MustCompile(`[^ -~]`) // what is not, could look like another verdict
 
 func verdict(name string, keys map[string]ed25519.PublicKey) (said string) {
-	v := &verifier{keys: keys, partial: isEvidence(name), captures: map[string][]byte{}, chains: map[string]*chain{}}
+	v := &verifier{keys: keys, chains: map[string]*chain{}}
 	defer func() {
 		switch why := recover().(type) {
 		case nil:
@@ -335,11 +321,17 @@ func verdict(name string, keys map[string]ed25519.PublicKey) (said string) {
 			panic(why)
 		}
 	}()
-	lines, err := v.read(name)
+	data, err := contentOf(name)
 	demand(err == nil, "file", "%v", err)
+	lines := linesOf(data)
+	if strings.HasSuffix(strings.TrimSuffix(name, ".gz"), ".tar") {
+		v.evidence = openEvidence(data)
+		lines = v.evidence.lines()
+	}
 	for _, line := range lines {
 		v.take(line)
 	}
+	v.checkEnd()
 	return fmt.Sprintf("good: %d records in %d chains", v.records, len(v.chains))
 }
 

@@ -3,16 +3,12 @@
 // Usage: node verify.mjs KEYS FILE...
 // KEYS: a JWK set of the keys you trust. FILE: whole chains, one envelope a line, or an evidence file (.tar, .tar.gz).
 // One verdict a file, exit 1 where one is wrong; the rules, and the codes of what breaks them: docs/wire-format.md.
-import { createHash } from 'node:crypto';
+// strict.mjs and evidence.mjs belong to it.
 import { readFileSync } from 'node:fs';
-import { gunzipSync } from 'node:zlib';
 import { calculateJwkThumbprint, flattenedVerify, importJWK } from 'jose';
+import { Evidence } from './evidence.mjs';
+import { ANY, INTEGER, TEXT, TEXTS, Wrong, bytesOf, demand, sha256, shaped, strictObject } from './strict.mjs';
 
-class Wrong extends Error {}
-const demand = (good, code, why) => { if (!good) throw new Wrong(`${code}: ${why}`); };
-const sha256 = (data) => createHash('sha256').update(data).digest('hex');
-
-// --- keys, base64url, strict JSON ------------------------------------------------------------------
 async function keyOf(jwk) {
   const good = jwk.kty === 'OKP' && jwk.crv === 'Ed25519' && (jwk.alg ?? 'EdDSA') === 'EdDSA';
   demand(good && bytesOf(jwk.x ?? '').length === 32, 'body', 'not an Ed25519 key');
@@ -21,43 +17,7 @@ async function keyOf(jwk) {
   return [kid, await importJWK({ kty: 'OKP', crv: 'Ed25519', x: jwk.x }, 'EdDSA')];
 }
 
-function bytesOf(base64url) {
-  const bytes = Buffer.from(base64url, 'base64url');
-  demand(bytes.toString('base64url') === base64url, 'base64url', 'not the canonical base64url of its bytes');
-  return bytes;
-}
-
-// One object of text, integers of 64 bits, booleans, arrays and objects; no key twice, none but ASCII.
-function strictObject(bytes) {
-  let text, value;
-  try {
-    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
-    value = JSON.parse(text);
-  } catch (error) { demand(false, 'payload', error.message); }
-  demand(text.startsWith('{') && text.endsWith('}'), 'payload', 'it is not one object and nothing else');
-  const open = [];
-  const tokens = /("(?:\\.|[^"\\])*")([ \t\n\r]*:)?|[{}[\]]|[^\s{}[\],:"]+/g;
-  for (const [token, string, colon] of text.matchAll(tokens)) {
-    if (string) {
-      const plain = JSON.parse(string);
-      demand(!/\p{Surrogate}/u.test(plain), 'payload', 'half a character');
-      if (!colon) continue;
-      demand(/^[\x00-\x7f]*$/.test(plain), 'payload', 'a key is not ASCII');
-      demand(!open.at(-1).has(plain), 'payload', `key ${string} is there twice`);
-      open.at(-1).add(plain);
-    } else if (token === '{' || token === '[') {
-      demand(open.push(new Set()) <= 11, 'payload', 'it is nested too deep');
-    } else if (token === '}' || token === ']') {
-      open.pop();
-    } else if (token !== 'true' && token !== 'false') {
-      demand(/^-?\d{1,19}$/.test(token) && BigInt.asIntN(64, token) === BigInt(token), 'payload', `${token} as a value`);
-    }
-  }
-  return value;
-}
-
 // --- what must be in a record ----------------------------------------------------------------------
-const [TEXT, INTEGER, TEXTS, ANY] = ['string', 'number', 'texts', 'any'];
 const NAMED = { id: TEXT, digest: TEXT };
 const SETTING = { game: TEXT, variant: TEXT, rulebook: NAMED, profile: NAMED, 'zero_rule?': TEXT };
 const CAPTURE = { digest: TEXT, lines: INTEGER };
@@ -72,23 +32,13 @@ const TIME = { utc: TEXT, monotonic_ns: INTEGER, boot: TEXT, synchronised: 'bool
 const PLACE = { site: TEXT, node: TEXT, table: TEXT, chain: TEXT, seq: INTEGER, prev: TEXT, round: INTEGER };
 const RECORD = { v: INTEGER, kind: TEXT, ...PLACE, time: TIME, body: ANY };
 
-function shaped(value, type) {
-  const given = Array.isArray(value) ? 'array' : typeof value; // there is no null
-  if (type === TEXTS) return given === 'object' && Object.values(value).every((member) => typeof member === TEXT);
-  if (typeof type === 'string') return type === ANY || type === given;
-  return given === 'object' && Object.entries(type).every(([name, inner]) => {
-    const member = name.replace('?', '');
-    return Object.hasOwn(value, member) ? shaped(value[member], inner) : name.endsWith('?');
-  });
-}
-
 // --- a chain ---------------------------------------------------------------------------------------
 const ENVELOPE = /^\{"payload":"([\w-]+)","protected":"([\w-]+)","signature":"([\w-]+)"\}$/;
 const HEADER = /^\{"alg":"EdDSA","kid":"([\w-]{43})","typ":"dolly-record\/1"\}$/;
 
 class Verifier {
-  constructor(keys, captures = null) { // an evidence file has captures, and its chains may begin in their middle
-    Object.assign(this, { keys, captures, chains: new Map(), records: 0 });
+  constructor(keys) {
+    Object.assign(this, { keys, evidence: null, chains: new Map(), records: 0 });
   }
 
   async take(line) {
@@ -118,8 +68,8 @@ class Verifier {
     Object.assign(chain, { seq: record.seq, digest: sha256(line) });
   }
 
-  begin({ chain, table, site, seq, prev }) {
-    const start = this.captures ? { seq: seq - 1, digest: prev } : { seq: 0, digest: '0'.repeat(64) };
+  begin({ chain, table, site }) { // in an evidence file maybe in its middle
+    const start = this.evidence?.startOf(chain) ?? { seq: 0, digest: '0'.repeat(64) };
     const whole = start.seq === 0; // else where play stands, and the count of rounds, are learned on the way
     const rounds = { known: whole, last: 0, open: 0, unresolved: false, finals: whole ? 0 : NaN };
     return this.chains.set(chain, { ...start, ...rounds, table, site, keys: new Map(this.keys) }).get(chain);
@@ -133,14 +83,23 @@ class Verifier {
       demand(seq > 1 || next === kid, 'key', 'the chain begins with a key that did not sign');
       chain.keys.set(next, key);
       chain.turn = next;
+      if (seq === 1) Object.assign(chain, { previous: body.previous_chain, previousSeq: body.previous_seq });
     } else if (kind === 'checkpoint') {
       if (Number.isNaN(chain.finals)) chain.finals = body.finals;
       const here = body.seq === seq - 1 && body.head === prev && body.finals === chain.finals;
       demand(here, 'body', 'the checkpoint is of another place');
-    } else if (BODIES[kind] === DECISION && body.evidence.capture) {
-      const capture = this.captures?.get(`${name}/${seq}`);
-      demand(!capture || sha256(capture) === body.evidence.capture.digest, 'body', 'not the capture that was signed');
+    } else if (BODIES[kind] === DECISION) {
+      this.evidence?.takeDecision(name, seq, body);
     }
+  }
+
+  checkEnd() {
+    demand(this.records > 0, 'envelope', 'there is nothing to verify');
+    for (const { previous, previousSeq } of this.chains.values()) {
+      const end = this.chains.get(previous)?.seq;
+      demand(!(end < previousSeq), 'chain', `${previous} ends at record ${end}; the next one says at ${previousSeq}`);
+    }
+    this.evidence?.check(this.chains);
   }
 }
 
@@ -163,26 +122,15 @@ function keepsRoundRules({ kind, round, body }, chain) {
 }
 
 // --- files -----------------------------------------------------------------------------------------
-function* membersOf(tar) {
-  const text = (from, length) => tar.toString('latin1', from, from + length).replace(/\0.*$/s, '');
-  for (let at = 0; at + 512 <= tar.length && tar[at] !== 0; ) {
-    const [name, size, prefix] = [text(at, 100), parseInt(text(at + 124, 12), 8), text(at + 345, 155)];
-    yield [prefix ? `${prefix}/${name}` : name, tar.subarray(at + 512, at + 512 + size)];
-    at += 512 + 512 * Math.ceil(size / 512);
-  }
-}
+const linesOf = (data) => data.toString('latin1').replace(/\n$/, '').split('\n');
 
 async function verdict(file, keys) {
-  const data = file.endsWith('.gz') ? gunzipSync(readFileSync(file)) : readFileSync(file);
-  const isEvidence = /\.tar(\.gz)?$/.test(file);
-  const members = isEvidence ? [...membersOf(data)] : [['records/', data]];
-  const inside = (folder) => members.filter(([name]) => name.startsWith(folder));
-  const captures = inside('captures/').map(([name, data]) => [name.slice(9).replace(/\.jsonl$/, ''), data]);
-  const verifier = new Verifier(keys, isEvidence ? new Map(captures) : null);
-  const lines = inside('records/').flatMap(([, data]) => data.toString('latin1').replace(/\n$/, '').split('\n'));
+  const data = readFileSync(file);
+  const verifier = new Verifier(keys);
   try {
-    for (const line of lines) await verifier.take(line);
-    demand(verifier.records > 0, 'envelope', 'there is nothing to verify');
+    if (/\.tar(\.gz)?$/.test(file)) verifier.evidence = new Evidence(data);
+    for (const line of verifier.evidence?.lines() ?? linesOf(data)) await verifier.take(line);
+    verifier.checkEnd();
   } catch (error) {
     if (!(error instanceof Wrong)) throw error;
     return `WRONG: record ${verifier.records}: ${error.message.replace(/[^ -~]/g, '?')}`; // one line, always

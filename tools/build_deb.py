@@ -1,8 +1,8 @@
 """`make deb`: the Debian package, with its Python libraries inside. See `python -m tools.build_deb --help`.
 
 The virtual environment is laid out by hand: libraries in place, Debian's own interpreter by a link. So
-nothing in it depends on the machine that builds it, and the same source, libraries and SOURCE_DATE_EPOCH give
-the same package, byte for byte.
+nothing in it depends on the machine that builds it, but for what its Python compiles and its dpkg packs. With
+the same of these, the same source and SOURCE_DATE_EPOCH give the same package, byte for byte.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from pathlib import Path
 from string import Template
 from tempfile import TemporaryDirectory
 
+from tools.manifest import seal_directory
+
+from dollyd.daemon.self_check import ENVIRONMENT, SEALED_WHOLE
+
 ROOT = Path(__file__).resolve().parents[1]
 HOME = "opt/dollyd"
 SITE_PACKAGES = f"{HOME}/lib/python3.11/site-packages"
@@ -30,6 +34,8 @@ GLIBC_MINOR = 36
 """glibc of Debian 12 is 2.36; wheels made for an older one do too."""
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
+PIP_INSTALL = "pip --disable-pip-version-check install --quiet --no-deps --no-compile --only-binary :all:"
+PIP = (sys.executable, "-m", *PIP_INSTALL.split())
 PLACES = {
     "systemd/dollyd.service": "lib/systemd/system/dollyd.service",
     "systemd/60-dollyd.rules": "lib/udev/rules.d/60-dollyd.rules",
@@ -43,7 +49,8 @@ PLACES = {
 }
 """Files of the source tree, and where they lie on the table's machine."""
 SCRIPTS = ("postinst", "prerm", "postrm")
-LAUNCHER = f"""#!/{HOME}/bin/python3 -I
+LINK = "usr/bin/dollyd"
+LAUNCHER = f"""#!/{HOME}/bin/python3 -IB
 import sys
 
 from dollyd.daemon.__main__ import main
@@ -57,6 +64,7 @@ def build_deb(source: Path, out: Path, architecture: str) -> Path:
     version = version_of(source)
     epoch = source_date(source)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0"}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # but for what is compiled on purpose
     out.mkdir(parents=True, exist_ok=True)
     deb = out / f"dollyd_{version}_{architecture}.deb"
     with TemporaryDirectory(prefix="dollyd-deb-") as folder:
@@ -65,6 +73,7 @@ def build_deb(source: Path, out: Path, architecture: str) -> Path:
         lay_out_program(stage, environment)
         lay_out_files(source, stage)
         compress_documents(source, stage, environment)
+        seal(stage)
         write_control(source, stage, version, architecture)
         normalise(stage, epoch)
         run(["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(stage), str(deb)], environment)
@@ -91,26 +100,31 @@ def source_date(source: Path) -> int:
 
 
 def lay_out_libraries(source: Path, stage: Path, architecture: str, environment: Mapping[str, str]) -> None:
-    """The pinned libraries as wheels, and ours, sealed by its manifest."""
+    """The pinned libraries as wheels, and ours."""
     machine = MACHINES[architecture]
     site = stage / SITE_PACKAGES
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
-    pip += ["--no-compile", "--only-binary", ":all:", "--target", str(site), "--upgrade"]
+    pip = [*PIP, "--target", str(site), "--upgrade"]
     pip += ["--implementation", "cp", "--python-version", "{}.{}".format(*PYTHON)]
     for minor in range(GLIBC_MINOR, 16, -1):
         pip += ["--platform", f"manylinux_2_{minor}_{machine}"]
     pip += ["--platform", f"manylinux2014_{machine}"]
     pinned = source / "packaging/deb/requirements.txt"
     run([*pip, "--require-hashes", "--requirement", str(pinned)], environment)
-    wheels = stage.parent / "wheels"
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(source)]
-    run(build, environment)
-    (wheel,) = wheels.glob("dollyd-*.whl")
-    run([*pip, str(wheel)], environment)
+    run([*pip, str(build_wheel(source, stage.parent, environment))], environment)
     shutil.rmtree(site / "bin", ignore_errors=True)  # programs of the machine that builds
     for trace in (*site.glob("*.dist-info/direct_url.json"), *site.glob("*.dist-info/RECORD")):
         trace.unlink()  # names the build's own paths
-    run([sys.executable, "-m", "tools.manifest", str(site)], environment)
+
+
+def build_wheel(source: Path, folder: Path, environment: Mapping[str, str]) -> Path:
+    """Our wheel, by the pinned build tools and not by those that happen to be installed."""
+    tools, wheels = folder / "tools", folder / "wheels"
+    pinned = source / "packaging/deb/build-requirements.txt"
+    run([*PIP, "--target", str(tools), "--require-hashes", "--requirement", str(pinned)], environment)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(source)]
+    run(build, {**environment, "PYTHONPATH": str(tools)})
+    (wheel,) = wheels.glob("dollyd-*.whl")
+    return wheel
 
 
 def lay_out_program(stage: Path, environment: Mapping[str, str]) -> None:
@@ -121,10 +135,12 @@ def lay_out_program(stage: Path, environment: Mapping[str, str]) -> None:
     (programs / "python").symlink_to("python3")
     (programs / "dollyd").write_text(LAUNCHER)
     (programs / "dollyd").chmod(0o755)
-    (stage / HOME / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
-    (stage / "usr/bin").mkdir(parents=True)
-    (stage / "usr/bin/dollyd").symlink_to(f"/{HOME}/bin/dollyd")
+    settings = ("home = /usr/bin", "include-system-site-packages = false", SEALED_WHOLE, "")
+    (stage / HOME / ENVIRONMENT).write_text("\n".join(settings))
+    (stage / LINK).parent.mkdir(parents=True)
+    (stage / LINK).symlink_to(f"/{HOME}/bin/dollyd")
     # By the hash of the source, not by its time: the same everywhere, and a changed source is not passed by.
+    # The launcher never writes any (-B), not even for root: what is there is what was sealed.
     compile_all = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash"]
     run([*compile_all, "-s", str(stage), "-p", "/", str(stage / HOME / "lib")], environment)
 
@@ -150,6 +166,12 @@ def compress_documents(source: Path, stage: Path, environment: Mapping[str, str]
         target = stage / place
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(gzip.compress(text, mtime=0))
+
+
+def seal(stage: Path) -> None:
+    """The manifest over all that the daemon runs, here and elsewhere; documents may be left out by dpkg."""
+    beside = [LINK, *(place for place in PLACES.values() if not place.startswith(DOC))]
+    seal_directory(stage / HOME, {f"/{place}": stage / place for place in beside})
 
 
 def write_control(source: Path, stage: Path, version: str, architecture: str) -> None:

@@ -46,7 +46,7 @@ def man_page() -> str:
         ".SH DESCRIPTION",
         *paragraphs(root.help),
         ".SH COMMANDS",
-        *(line for name, command in leaves("dollyd", root) for line in command_lines(name, command)),
+        *(line for name, command in commands("dollyd", root) for line in command_lines(name, command)),
         ".SH EXIT STATUS",
         *(line for code, text in EXIT_STATUS for line in item(code, text)),
         ".SH FILES",
@@ -59,14 +59,13 @@ def man_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """Every command that does something, with all its words."""
-    below = getattr(command, "commands", None)
-    if below is None:
+def commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """Every command with all its words: those that do something, and those with options for all below."""
+    below = getattr(command, "commands", {})
+    if command.params or not below:
         yield name, command
-        return
     for word, one in below.items():
-        yield from leaves(f"{name} {word}", one)
+        yield from commands(f"{name} {word}", one)
 
 
 def command_lines(name: str, command: Any) -> Iterator[str]:

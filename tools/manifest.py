@@ -1,7 +1,7 @@
-"""Seal a build: `python -m tools.manifest WHEEL|DIRECTORY` writes `MANIFEST.sha256` into its package.
+"""Seal a build: `python -m tools.manifest WHEEL` writes `MANIFEST.sha256` into the package of a wheel.
 
-A directory is one into which the package was installed, e.g. `site-packages` of a .deb that is being built.
-The last step of a build: what is changed afterwards is what the self-check of the daemon finds.
+The Debian package is sealed as a whole by `tools.build_deb`. It is the last step of a build: what is changed
+afterwards is what the self-check of the daemon finds.
 """
 
 from __future__ import annotations
@@ -9,20 +9,23 @@ from __future__ import annotations
 import base64
 import sys
 import zipfile
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dollyd.daemon.self_check import MANIFEST, digests, manifest_of
+from dollyd.daemon.self_check import MANIFEST, content, digests, manifest_of
 
 PACKAGE = "dollyd"
 
 
-def seal_directory(directory: Path) -> str:
-    """Write the manifest of an installed package; gives the manifest's SHA-256."""
-    package = directory / PACKAGE
-    manifest = manifest_of(digests(package))
-    (package / MANIFEST).write_bytes(manifest)
+def seal_directory(folder: Path, beside: Mapping[str, Path] = {}) -> str:
+    """Write the manifest of our package, or of an environment to be sealed whole; gives its SHA-256.
+
+    `beside`: files that will lie elsewhere, by the absolute paths that they will have.
+    """
+    manifest = manifest_of(digests(folder) | {name: content(path) for name, path in beside.items()})
+    (folder / MANIFEST).write_bytes(manifest)
     return sha256(manifest).hexdigest()
 
 
@@ -37,7 +40,7 @@ def seal_wheel(wheel: Path) -> str:
             path = unpacked / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        digest = seal_directory(unpacked)
+        digest = seal_directory(unpacked / PACKAGE)
         manifest = (unpacked / PACKAGE / MANIFEST).read_bytes()
         name = f"{PACKAGE}/{MANIFEST}"
         record = next(one for one in contents if one.endswith(".dist-info/RECORD"))
@@ -59,12 +62,11 @@ def seal_wheel(wheel: Path) -> str:
 
 
 def main() -> None:
-    """Seal what is named on the command line."""
+    """Seal the wheel that is named on the command line."""
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m tools.manifest WHEEL|DIRECTORY")
-    place = Path(sys.argv[1])
-    digest = seal_wheel(place) if place.suffix == ".whl" else seal_directory(place)
-    print(f"{digest}  {place.name}/{PACKAGE}/{MANIFEST}")
+        sys.exit("usage: python -m tools.manifest WHEEL")
+    wheel = Path(sys.argv[1])
+    print(f"{seal_wheel(wheel)}  {wheel.name}/{PACKAGE}/{MANIFEST}")
 
 
 if __name__ == "__main__":

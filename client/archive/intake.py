@@ -10,7 +10,6 @@ from hashlib import sha256
 
 import msgspec
 import structlog
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from dollyd.client.archive.rows import Row, rows_of
 from dollyd.client.jws import (
@@ -23,6 +22,7 @@ from dollyd.client.jws import (
     verify_envelope,
 )
 from dollyd.client.key_source import KeySource, source_of
+from dollyd.client.lineage import Lineage, key_of_x
 from dollyd.daemon.core.record import VERSION, KeyBody, Kind, Record
 from dollyd.daemon.topics import NO_TABLES, check_name
 
@@ -71,10 +71,12 @@ class Intake:
     """Judges envelopes of a site.
 
     `keys`: who is trusted. `announced`: asked for the keys (`x` of the JWK) that entered a chain by rotation,
-    by whichever instance they were archived.
+    each with the `kid` of the key that announced it, by whichever instance they were archived.
     """
 
-    def __init__(self, site: str, keys: Keys | KeySource, announced: Callable[[str], Iterable[str]]) -> None:
+    def __init__(
+        self, site: str, keys: Keys | KeySource, announced: Callable[[str], Iterable[tuple[str, str]]]
+    ) -> None:
         self.refused: Counter[str] = Counter()
         """Envelopes refused, by reason."""
         self.suspects: dict[str, int] = {}
@@ -83,8 +85,8 @@ class Intake:
         self._site = site
         self._trusted = source_of(keys)
         self._announced = announced
-        self._keys: dict[str, dict[str, Ed25519PublicKey]] = {}
-        """Announced keys by chain and `kid`."""
+        self._lineages: dict[str, Lineage] = {}
+        """Of chains with announced keys."""
 
     def take(self, heard: Iterable[Heard]) -> list[Entry]:
         """The entries of all envelopes that are what they should be; the others are counted."""
@@ -141,8 +143,9 @@ class Intake:
             raise Refused("no-record")
 
     def _check_signature(self, envelope: Envelope, record: Record) -> None:
-        key = self._trusted.key(envelope.kid, record.node, record.time.utc)
-        key = key or self._announced_key(record.chain, envelope.kid)
+        signed = (envelope.kid, record.node, record.time.utc)
+        key = self._trusted.key(*signed)
+        key = key or self._trusted.key(*signed, self._lineage(record.chain, envelope.kid))
         if key is None:
             self.suspects[record.chain] = max(record.seq, self.suspects.get(record.chain, 0))
             raise Refused("unknown-key")
@@ -151,14 +154,15 @@ class Intake:
         except EnvelopeError:
             raise Refused("forged") from None
 
-    def _announced_key(self, chain: str, kid: str) -> Ed25519PublicKey | None:
-        known = self._keys.get(chain, {})
-        if kid not in known:
-            jwks = ({"kty": "OKP", "crv": "Ed25519", "x": x} for x in self._announced(chain))
-            known = {thumbprint(key): key for key in map(key_of_jwk, jwks)}
-            if kid in known:
-                self._keys[chain] = known
-        return known.get(kid)
+    def _lineage(self, chain: str, kid: str) -> Lineage:
+        """What was announced in a chain; looked up where `kid` is not known to be."""
+        lineage = self._lineages.get(chain) or Lineage()
+        if lineage.get(kid) is None:
+            for x, announcer in self._announced(chain):
+                lineage.add(key_of_x(x), announcer)
+            if lineage.get(kid) is not None:
+                self._lineages[chain] = lineage
+        return lineage
 
     def _take_key(self, envelope: Envelope, record: Record) -> None:
         """A rotated key counts for the records after it, also for those of the same batch."""
@@ -169,6 +173,6 @@ class Intake:
             raise Refused("no-record") from None
         kid = thumbprint(key)
         if body.event == "rotated":
-            self._keys.setdefault(record.chain, {})[kid] = key
+            self._lineages.setdefault(record.chain, Lineage()).add(key, envelope.kid)
         elif record.seq != 1 or kid != envelope.kid:
             raise Refused("no-record")  # a chain begins once, with the key that signs it

@@ -12,10 +12,7 @@ import structlog
 
 from dollyd.client.archive.store import Chain, Gap
 from dollyd.client.reader import REPLAYS_AT_ONCE, Request
-from dollyd.client.replay import Asker, Patience
-
-LATER_S = 60.0
-"""Until a gap that nobody could fill is asked for again."""
+from dollyd.client.replay import LATER_S, Asker, Patience
 
 _LOG = structlog.get_logger(__name__)
 

@@ -29,11 +29,13 @@ from dollyd.client.jws import Keys
 from dollyd.client.key_source import KeySource
 from dollyd.client.reader import Request
 from dollyd.client.replay import Patience
+from dollyd.client.site_trust import SiteTrust
 from dollyd.client.stream import PAUSE_FIRST_S, PAUSE_MAX_S, STEADY_S
 from dollyd.daemon.core.stamp import iso_utc
+from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
-from dollyd.daemon.topics import Topics, check_name
+from dollyd.daemon.topics import TRUST, Topics, check_name
 
 QUEUE_MAX = 2000
 """Envelopes that wait to be archived. More wait in the link's inbox; what does not fit there is replayed."""
@@ -54,9 +56,6 @@ class _End(msgspec.Struct, frozen=True):
     end: str
     chain: str
     problem: str
-
-
-_END = msgspec.json.Decoder(_End)
 
 
 @dataclass(slots=True)
@@ -116,8 +115,9 @@ class _Connection:
 class Archive:
     """One instance. `name` is its own; instances that share the stream name the same `group`.
 
-    `open_store` makes a connection to the data base, whose schema is there; it may raise `StoreError`, which
-    is waited out. `stats` and `refused` tell what became of what was heard.
+    `keys` as for `Stream`: a `SiteTrust` follows the site's trust file as the broker retains it. `open_store`
+    makes a connection to the data base, whose schema is there; it may raise `StoreError`, which is waited
+    out. `stats` and `refused` tell what became of what was heard.
     """
 
     def __init__(
@@ -142,6 +142,7 @@ class Archive:
         self._mqtt = replace(mqtt, client_id=f"dollyd-{site}-{name}", keepalive_s=keepalive_s)
         self._rng = rng or Random()  # noqa: S311  spreads retries, keeps no secret
         self._writing, self._keeping = _Connection(open_store), _Connection(open_store)
+        self._site_trust = keys if isinstance(keys, SiteTrust) else None
         self._intake = Intake(site, keys, self._announced)
         self._keeper = Keeper(patience or Patience(), self._rng)
         self._queue: asyncio.Queue[Heard] = asyncio.Queue(QUEUE_MAX)
@@ -200,7 +201,8 @@ class Archive:
         records = topics.every_record()
         # The last records are retained: from them is known how far a chain goes.
         shared = topics.shared(self._group, records) if self._group else records
-        for topic_filter in (topics.every_last(), topics.every_checkpoint(), shared):
+        trust = [topics.trust()] if self._site_trust else []
+        for topic_filter in (*trust, topics.every_last(), topics.every_checkpoint(), shared):
             await link.subscribe(topic_filter)
         self._link = link
         _LOG.info("broker_connected", broker=broker, session_present=link.session_present)
@@ -213,6 +215,8 @@ class Archive:
     async def _hear(self, message: Message) -> None:
         """Sort a message by its topic: `.../<site>/` and then what `Topics` says."""
         match self._topics.below_site(message.topic):
+            case [level] if level == TRUST and self._site_trust is not None:
+                self._site_trust.offer(message.payload)
             case [table, "record", kind]:
                 await self._queue.put(Heard(message.payload, table, kind))
             case [table, "last" | "checkpoint"]:
@@ -222,8 +226,8 @@ class Archive:
 
     async def _hear_answer(self, table: str, payload: bytes) -> None:
         try:
-            end = _END.decode(payload)
-        except msgspec.MsgspecError:
+            end = from_json(payload, _End)
+        except msgspec.DecodeError:
             await self._queue.put(Heard(payload, table))
         else:
             self._keeper.ended(end.chain, end.end, end.problem, time.monotonic())
@@ -245,7 +249,7 @@ class Archive:
         suspects = self._intake.suspects
         return len(entries), store.insert(entries, suspects) if entries or suspects else 0
 
-    def _announced(self, chain: str) -> list[str]:
+    def _announced(self, chain: str) -> list[tuple[str, str]]:
         """Asked by the intake, in the thread that has the store."""
         store = self._writing.store
         return store.announced(chain) if store is not None else []

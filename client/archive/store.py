@@ -18,6 +18,7 @@ import structlog
 
 from dollyd.client.archive.intake import Entry
 from dollyd.client.archive.rows import TABLES, Value
+from dollyd.client.jws import parse_envelope
 from dollyd.client.replay import REPLAY_MAX
 from dollyd.daemon.core.record import NO_PREVIOUS
 from dollyd.daemon.errors import DollydError
@@ -235,10 +236,18 @@ class Store(ABC):
                     entry.envelope,
                 )
 
-    def announced(self, chain: str) -> list[str]:
-        """Public keys (`x` of the JWK) that entered the chain by rotation."""
-        rows = self.query("SELECT x FROM chain_keys WHERE chain = ? AND seq > 1", chain)
-        return [x for (x,) in rows]
+    def announced(self, chain: str) -> list[tuple[str, str]]:
+        """Public keys (`x` of the JWK) that entered the chain by rotation, and the `kid` that announced each.
+
+        That is empty where the record is not there any more: partitions of old months may be detached.
+        """
+        rows = self.query(
+            "SELECT k.x, r.envelope FROM chain_keys k"
+            " LEFT JOIN records r ON r.chain = k.chain AND r.seq = k.seq"
+            " WHERE k.chain = ? AND k.seq > 1 ORDER BY k.seq",
+            chain,
+        )
+        return [(x, parse_envelope(bytes(envelope)).kid if envelope else "") for x, envelope in rows]
 
     # --- chains -----------------------------------------------------------------------------------
 

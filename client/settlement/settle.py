@@ -202,13 +202,15 @@ def last_results(records: Iterable[Mapping[str, Any]], count: int) -> list[Mappi
     """The last `count` valid results among payloads of verified records, oldest first (rulebook G11).
 
     Voids are skipped: they neither extend nor break a run. A correction stands at the place of the record
-    that it corrects, as the final record that it puts there (`findings`).
+    that it corrects, as the final record that it puts there (`findings`); one of a round that ended before
+    `records` begin has no place among them.
     """
     finals: dict[tuple[str, int], Mapping[str, Any]] = {}
     for record in records:
-        if record["kind"] == Kind.CORRECTION:
-            finals[record["chain"], record["round"]] = findings(record)[1]
+        place = (record["chain"], record["round"])
         if record["kind"] in (Kind.RESULT, Kind.VOID):
-            finals[record["chain"], record["round"]] = record
+            finals[place] = record
+        elif record["kind"] == Kind.CORRECTION and place in finals:
+            finals[place] = findings(record)[1]
     results = [record for record in finals.values() if record["kind"] == Kind.RESULT]
     return results[-count:] if count > 0 else []

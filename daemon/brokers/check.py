@@ -7,16 +7,17 @@ cannot be seen to have from outside (that it saves to disk, and how often) is sa
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import msgspec
 from cryptography import x509
 
 from dollyd.daemon.brokers.certificates import WARN_DAYS, days_left
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
+from dollyd.daemon.decoding import from_json
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.topics import Topics
 
@@ -58,6 +59,13 @@ class Finding:
         """For people."""
         tail = f"; {self.remedy}" if self.remedy else ""
         return f"{self.level:8} {self.what}: {self.text}{tail}"
+
+
+class _Status(msgspec.Struct, frozen=True):
+    """What is needed of the payload of `node/<node>/status`."""
+
+    node: str
+    time: str
 
 
 class BrokerCheck:
@@ -188,12 +196,10 @@ class BrokerCheck:
             findings.append(Finding(Level.WARNING, "clock", "this host's is not synchronised", remedy))
         latest = iso_utc(now_ns + CLOCK_AHEAD_S * NS_PER_S)
         for message in heard:
-            with suppress(
-                ValueError, KeyError, TypeError
-            ):  # who writes nonsense there has no clock to compare
-                status = json.loads(message.payload)
-                if str(status["time"]) > latest:
-                    text = f"{status['node']} said at {status['time']} what is {iso_utc(now_ns)} here"
+            with suppress(msgspec.DecodeError):  # who writes nonsense there has no clock to compare
+                status = from_json(message.payload, _Status)
+                if status.time > latest:
+                    text = f"{status.node} said at {status.time} what is {iso_utc(now_ns)} here"
                     findings.append(
                         Finding(Level.WARNING, "clock", text, "have both hosts follow a time server")
                     )

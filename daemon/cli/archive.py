@@ -22,7 +22,7 @@ from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.log import configure_logging
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.topics import check_name
-from dollyd.daemon.trust_file import keys_for_verification
+from dollyd.daemon.trust_file import keys_for_verification, keys_to_follow
 
 EXIT_REFUSED = 1
 _ADDRESSES = ("postgresql://", "postgres://")
@@ -51,7 +51,9 @@ def archive(
     keys: Annotated[
         Path | None, typer.Option("--keys", metavar="JWKS", help="The nodes' keys (a JWK set).")
     ] = None,
-    trust: Annotated[Path | None, typer.Option(metavar="FILE", help="Or the site's trust file ...")] = None,
+    trust: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Or the site's trust file, kept up to date ...")
+    ] = None,
     root: Annotated[str, typer.Option(metavar="KID", help="... and the root that it is signed under.")] = "",
     import_: Annotated[
         Path | None, typer.Option("--import", metavar="FILE", help="Archive a journal or evidence file; end.")
@@ -72,17 +74,19 @@ def archive(
     for option, text in (("--site", site), ("--name", name), ("--shared", shared or "none")):
         if not check_name(text):
             raise ConfigError(option, "", f"{text!r} is no name", "take 1 to 40 of a-z, 0-9 and -")
-    nodes = _nodes(keys, trust, root)
-    _migrate(database)
     if import_ is not None:
+        nodes = _nodes(keys, trust, root)
+        _migrate(database)
         _print(_import(import_, database, site, nodes))
         return
+    follow = keys_to_follow(keys, trust, root, site)
+    _migrate(database)
     if not broker:
         raise ConfigError("--broker", "", "missing, and no --import either", "name a broker, host:port")
     mqtt = MqttSettings(
         tuple(broker), "", ca_file=ca_file or None, cert_file=cert_file or None, key_file=key_file or None
     )
-    asyncio.run(_run(Archive(mqtt, site, name, nodes, _opener(database), group=shared)))
+    asyncio.run(_run(Archive(mqtt, site, name, follow, _opener(database), group=shared)))
 
 
 @application.command("migrate")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,9 +16,10 @@ from dollyd.daemon.cli.doctor import in_two_lines
 from dollyd.daemon.cli.options import ConfigFile
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.doctor.case import Case, open_case
-from dollyd.daemon.doctor.checks import BEFORE_A_START, findings
+from dollyd.daemon.doctor.checks import BEFORE_A_START, check_start, findings, refuse_faults
 from dollyd.daemon.doctor.credentials import absent
-from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.doctor.file_checks import metrics_access
+from dollyd.daemon.doctor.port_checks import forbidden_usb
 from dollyd.daemon.host import Host
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.ports import check_port
@@ -42,19 +41,18 @@ def check(
 ) -> None:
     """Check configuration, rules, ports, keys and paths; exit 78 and one line where one of them is wrong.
 
-    Then tells what a start would survive: names of ports, disk, trust, TLS dates, clock. Changes nothing and
-    opens no port, so it may be run beside the daemon. Root also sees the sources of its credentials. Exit 1
-    where a certificate, or with --broker a broker, does not give what the guarantees need.
+    Files, journal and ports are tried by the rights of the service's user. Then tells what a start would
+    survive: names of ports, disk, trust, TLS dates, clock. Changes nothing and opens no port, so it may be
+    run beside the daemon. Run it as root: others do not see all files. Exit 1 where a certificate, or with
+    --broker a broker, does not give what the guarantees need, or no broker could be asked.
     """
     case = open_case(config, Host(), SystemClock())
-    settings = case.settings
-    if acl and settings is not None:
-        print(node_acl(Topics(settings.site), settings.node, settings.tables), end="")
+    if acl and case.settings is not None:
+        node = case.settings
+        print(node_acl(Topics(node.site), node.node, node.tables), end="")
         return
-    if settings is None or case.refused:
-        raise case.refused[0]
-    check_journal(settings)
-    check_metrics(settings)
+    settings = check_start(case)
+    refuse_faults(case, (metrics_access, forbidden_usb))
     for device in case.devices():
         check_port(settings.file, device, must_exist=True)
     print(f"{config}: good")
@@ -64,8 +62,12 @@ def check(
     for finding in findings(case, BEFORE_A_START):
         print(in_two_lines(finding))
     good = case.mqtt is None or check_certificates(case.mqtt)
-    if broker:
-        good &= case.mqtt is not None and asyncio.run(check_brokers(settings, case.mqtt))
+    if broker and case.mqtt is not None:
+        good &= asyncio.run(check_brokers(settings, case.mqtt))
+    elif broker:
+        unseen = ", ".join(key for key, _ in absent(settings) if key.startswith("mqtt."))
+        print(f"no broker was asked: it wants {unseen}, which only the running service can read")
+        good = False
     if not good:
         raise typer.Exit(EXIT_BROKER)
 
@@ -85,23 +87,6 @@ def summary(case: Case, settings: Settings) -> Iterator[str]:
             usb = plugged.get(device.key) or next(iter(case.meant_by(device.usb) if device.usb else ()), None)
             plug = f": {usb.name}, serial {usb.serial or 'none'}, socket {usb.plug}" if usb else ""
             yield f"    {device.section.role}: {device.driver.name} on {device.section.port}{plug}"
-
-
-def check_journal(settings: Settings) -> None:
-    """Refuse a journal that cannot be written, without touching it. Raises `ConfigError`."""
-    path = Path(settings.journal.path)
-    target = path if path.exists() else path.parent
-    if path.is_dir() or not target.exists() or not os.access(target, os.W_OK):
-        remedy = "name a writable path on a local disk"
-        raise ConfigError(settings.file, "journal.path", f"{path} cannot be written", remedy)
-
-
-def check_metrics(settings: Settings) -> None:
-    """Refuse a file that cannot be replaced. Raises `ConfigError`."""
-    folder = Path(settings.metrics.file).parent
-    if settings.metrics.file and not (folder.is_dir() and os.access(folder, os.W_OK)):
-        remedy = "name a file in a writable directory"
-        raise ConfigError(settings.file, "metrics.file", f"{folder} cannot be written", remedy)
 
 
 def check_certificates(mqtt: MqttSettings) -> bool:

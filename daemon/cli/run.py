@@ -14,6 +14,7 @@ from dollyd.daemon.cli.options import ConfigFile
 from dollyd.daemon.errors import DollydError
 from dollyd.daemon.last_resort import LastResort
 from dollyd.daemon.log import configure_logging
+from dollyd.daemon.restarts import Restarts, asked_to_stop
 from dollyd.daemon.settings import load
 
 EXIT_FAILED = 1
@@ -28,9 +29,14 @@ def run(
     configure_logging(verbose=verbose)
     faulthandler.enable()  # where everything hangs the watchdog sends SIGABRT: say where it hung
     last_resort = LastResort(lambda: 0 if app.finished else EXIT_FAILED)
-    app = App(load(config), on_end=last_resort.arm)
+    settings, restarts = load(config), Restarts()
+    if (pause_s := restarts.pause_s()) and asked_to_stop(pause_s):
+        restarts.forget()
+        return
+    app = App(settings, on_end=last_resort.arm)
     try:
         asyncio.run(app.run())
+        restarts.forget()
     except BaseExceptionGroup as group:
         expected, bugs = group.split(DollydError)
         for error in expected.exceptions if expected else ():

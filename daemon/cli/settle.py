@@ -12,13 +12,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dollyd.client.jws import EnvelopeError, keys_of_jwks, parse_envelope, strict_object, verify_envelope
+from dollyd.client.jws import EnvelopeError, parse_envelope, strict_object, verify_envelope
 from dollyd.client.settlement.rulebooks import LoadedRulebook, load_rulebook, rulebook_of_digest
 from dollyd.client.settlement.settle import Adjustment, settle_correction
 from dollyd.client.settlement.settle import settle as settle_bets
 from dollyd.client.settlement.spec import Answer, Bet, Choice, SettlementError
 from dollyd.daemon.core.record import Kind
+from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.trust_file import read_jwks
 
 STANDARD_INPUT = "-"
 
@@ -79,15 +81,11 @@ def _payload(record: str, keys: Path | None) -> dict[str, Any]:
     try:
         envelope = parse_envelope(_read(record).removesuffix(b"\n"))
         if keys is not None:
-            verify_envelope(envelope, keys_of_jwks(json.loads(keys.read_bytes())["keys"]))
+            verify_envelope(envelope, read_jwks(keys))
         return strict_object(envelope.payload, "payload")
     except EnvelopeError as error:
         raise ConfigError(
             record, "", str(error), "give one envelope, and the keys of its node with --keys"
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            str(keys), "keys", str(error), "give the JWK set that `dollyd keys show` prints"
         ) from error
 
 
@@ -103,7 +101,7 @@ def _rulebook(payload: dict[str, Any], name: str) -> LoadedRulebook:
 def _bets(file: str, payload: dict[str, Any]) -> list[Bet]:
     game = payload["body"]["setting"]["game"]
     try:
-        texts = msgspec.json.decode(_read(file), type=list[_BetText])
+        texts = from_json(_read(file), list[_BetText])
     except msgspec.DecodeError as error:
         remedy = 'give a JSON list of {"id", "kind", "selection", "stake"}'
         raise ConfigError(file, "", str(error), remedy) from error

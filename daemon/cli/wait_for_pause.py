@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -12,9 +11,14 @@ from typing import Annotated
 import typer
 
 from dollyd.daemon.cli.options import ConfigFile
+from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.doctor.case import BE_ROOT, Case, open_case
+from dollyd.daemon.doctor.checks import check_start
 from dollyd.daemon.errors import ConfigError, JournalError
+from dollyd.daemon.files import Sight, look_for
+from dollyd.daemon.host import Host
 from dollyd.daemon.journal import Journal
-from dollyd.daemon.settings import load
+from dollyd.daemon.journal_file import LOCK
 
 EXIT_IN_PLAY = 1
 _LOOK_S = 0.05
@@ -29,44 +33,68 @@ def wait_for_pause(
 ) -> None:
     """Wait until no table has a round in play; exit 1 where one still has at the end of the time.
 
-    Changes nothing: it reads the journal of the running daemon. Where tables play, it waits for the moment in
-    which the last round ends, so that the whole pause is left. A round that is recorded as unresolved is not
-    in play, for a restart leaves it as it is.
+    Changes nothing: it reads the journal that the running daemon has open, whatever the configuration says
+    now. Where tables play, it waits for the moment in which the last round ends, so that the whole pause is
+    left. A round that is recorded as unresolved is not in play, for a restart leaves it as it is. Exit 78 and
+    one line for a configuration with which a start would be refused.
     """
-    settings = load(config)
-    path = Path(settings.journal.path)
-    if not path.exists():
+    case = open_case(config, Host(), SystemClock())
+    settings = check_start(case)
+    path = running_journal(case) or Path(settings.journal.path)
+    seen = look_for(path)
+    if seen is Sight.MISSING and not case.unit.runs:
         return  # nothing was ever played
+    remedy = f"is it the journal of this configuration? If you are not dollyd's user, {BE_ROOT}"
+    if seen is not Sight.THERE:
+        problem = f"{path} is hidden from you, or is not the one in use"
+        raise ConfigError(settings.file, "journal.path", problem, remedy)
     try:
         with closing(Journal.open(path, read_only=True)) as journal:
-            playing = _wait(journal, settings.tables, time.monotonic() + timeout_s)
+            playing = _wait(journal, time.monotonic() + timeout_s)
     except JournalError as error:
-        remedy = "is it the journal of this configuration, and may this user read it?"
         raise ConfigError(settings.file, "journal.path", str(error), remedy) from error
     if playing:
         print(f"after {timeout_s} s a round is still in play: {', '.join(playing)}")
         raise typer.Exit(EXIT_IN_PLAY)
 
 
-def _wait(journal: Journal, tables: Iterable[str], deadline_s: float) -> list[str]:
+def running_journal(case: Case) -> Path | None:
+    """The journal of the service that runs, by the lock that it holds; None where none is to be seen."""
+    open_files = f"/proc/{case.unit.told('MainPID')}/fd"
+    for name in case.host.names(open_files) if case.unit.runs else ():
+        try:
+            held = str(case.host.path(f"{open_files}/{name}").readlink())
+        except OSError:  # closed meanwhile
+            continue
+        if held.endswith(LOCK):
+            return Path(held.removesuffix(LOCK))
+    return None
+
+
+def _wait(journal: Journal, deadline_s: float) -> list[str]:
     """Wait for the beginning of a pause, which is its best moment; the tables that play at the deadline."""
     was_in_play = False
     while True:
-        playing, over = tables_in_play(journal, tables), time.monotonic() >= deadline_s
-        if over or (not playing and (was_in_play or _are_at_rest(journal, tables))):
+        playing, over = tables_in_play(journal), time.monotonic() >= deadline_s
+        if over or (not playing and (was_in_play or _are_at_rest(journal))):
             return playing
         was_in_play = was_in_play or bool(playing)
         time.sleep(_LOOK_S)
 
 
-def _are_at_rest(journal: Journal, tables: Iterable[str]) -> bool:
-    tails = filter(None, map(journal.tail, tables))
+def _are_at_rest(journal: Journal) -> bool:
+    tails = filter(None, map(journal.tail, _tables(journal)))
     return all(time.time() - datetime.fromisoformat(tail.last_utc).timestamp() > _AT_REST_S for tail in tails)
 
 
-def tables_in_play(journal: Journal, tables: Iterable[str]) -> list[str]:
+def tables_in_play(journal: Journal) -> list[str]:
     """The tables whose last round has neither a final record nor one that says it is unresolved."""
-    tails = {table: journal.tail(table) for table in tables}
+    tails = {table: journal.tail(table) for table in _tables(journal)}
     return [
         name for name, tail in tails.items() if tail and tail.open_round is not None and not tail.unresolved
     ]
+
+
+def _tables(journal: Journal) -> list[str]:
+    """All that were ever played, for those that the configuration has lost are played until the restart."""
+    return sorted({table for table, _ in journal.chains()})

@@ -11,8 +11,6 @@ from typing import Annotated
 import structlog
 import typer
 
-from dollyd.client.jws import Keys
-from dollyd.client.key_source import KeySource
 from dollyd.client.witness_book import WitnessBook, WitnessError
 from dollyd.client.witness_service import Witness
 from dollyd.daemon.errors import ConfigError
@@ -20,7 +18,7 @@ from dollyd.daemon.log import configure_logging
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.signing import load_signer
 from dollyd.daemon.topics import check_name
-from dollyd.daemon.trust_file import keys_for_verification
+from dollyd.daemon.trust_file import keys_to_follow
 
 BOOK = "witness.db"
 EXIT_FAILED = 1
@@ -37,7 +35,9 @@ def witness(
     keys: Annotated[
         Path | None, typer.Option("--keys", metavar="JWKS", help="The nodes' keys (a JWK set).")
     ] = None,
-    trust: Annotated[Path | None, typer.Option(metavar="FILE", help="Or the site's trust file ...")] = None,
+    trust: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Or the site's trust file, kept up to date ...")
+    ] = None,
     root: Annotated[str, typer.Option(metavar="KID", help="... and the root that it is signed under.")] = "",
     ca_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: who vouches for the broker.")] = "",
     cert_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the witness's certificate.")] = "",
@@ -60,7 +60,7 @@ def witness(
         cert_file=cert_file or None,
         key_file=key_file or None,
     )
-    nodes = _nodes(keys, trust, root)
+    nodes = keys_to_follow(keys, trust, root, site)
     signer = load_signer(key, config_file="--key", key="")
     failure = ""
     with closing(_book(state)) as book:
@@ -73,13 +73,6 @@ def witness(
         structlog.get_logger().critical("stopped_by_failure", error=failure)
     if failure or found:
         raise typer.Exit(EXIT_FAILED)
-
-
-def _nodes(keys: Path | None, trust: Path | None, root: str) -> Keys | KeySource:
-    nodes = keys_for_verification(keys, trust, root)
-    if nodes is None:
-        raise ConfigError("--keys", "", "missing, and no --trust either", "name the keys of the site's nodes")
-    return nodes
 
 
 def _book(state: Path) -> WitnessBook:

@@ -32,6 +32,7 @@ from dollyd.daemon.core.events import Original
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp, iso_utc
 from dollyd.daemon.core.state import Proposal
+from dollyd.daemon.duties import Pulse
 from dollyd.daemon.engine import Input, NewRecord, house
 from dollyd.daemon.inbox import Route
 from dollyd.daemon.journal import Journal
@@ -124,6 +125,7 @@ class CommandDesk:
         self._send = send
         self._unwritten = unwritten
         self._clock = clock
+        self.pulse = Pulse()
         self._waiting: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
         self._wrote = asyncio.Event()
@@ -164,7 +166,9 @@ class CommandDesk:
         while True:
             self._wake.clear()
             if not self._waiting:
-                await self._wake.wait()
+                await self.pulse.news(self._wake)
+                continue
+            self.pulse.beat()
             one = self._waiting.popleft()
             answer = await self._deal(one.table, one.message)
             await self._answer(one, answer)
@@ -182,7 +186,7 @@ class CommandDesk:
         except _RefusedError as error:
             self._count(table, error.code, error.code)  # nobody has signed for the rest of the text
             return Answer("", "", "refused", str(error))
-        command, by = signed.command, ""
+        command, by, here = signed.command, "", self._tables[table]
         try:
             person, trust = self._person(signed)
             by = f"{command.order} of {person.id}: "
@@ -191,24 +195,25 @@ class CommandDesk:
             await asyncio.to_thread(self._marks.take, signed.kid, command.issued)
             at = self._clock.stamp()
             _check_time(command, at)  # again: the disk may have taken its time
+            self._check_still_played(table, here)
         except _RefusedError as error:
             self._count(table, error.code, f"{by}{error if by else error.code}")
             return Answer(str(command.order), command.nonce, "refused", str(error))
-        answer = await self._do(table, command, house(event_of(signed, person.id, original), at))
+        answer = await self._do(here, command, house(event_of(signed, person.id, original), at))
         self._answers[known] = answer
         if len(self._answers) > ANSWERS_KEPT:
             self._answers.popitem(last=False)
         return answer
 
-    async def _do(self, table: str, command: Command, item: Input) -> Answer:
+    async def _do(self, table: TableAtHand, command: Command, item: Input) -> Answer:
         """Tell the core, and wait until what follows is on the disk."""
-        records = self._tables[table].tell(item)
+        records = table.tell(item)
         refused = REFUSED_AS[command.order]
         told = [msgspec.json.decode(record.body) for record in records if record.kind is Kind.INCIDENT]
         why = next((body["text"] for body in told if body["what"] == refused), "")
         while self._unwritten():
             self._wrote.clear()
-            await self._wrote.wait()
+            await self.pulse.news(self._wrote)
         if why:
             self._refused["not-possible"] += 1
         else:
@@ -257,6 +262,11 @@ class CommandDesk:
                 check_two(first, signed, (proposal.by, person.id), trust)
             except ApprovalError as error:
                 raise _RefusedError("approval", str(error)) from error
+
+    def _check_still_played(self, table: str, here: TableAtHand) -> None:
+        """Raises `_RefusedError` for a table that was removed while the command was being remembered."""
+        if self._tables.get(table) is not here:
+            raise _RefusedError("no-table", "it is no longer played here")
 
     async def _original(self, command: Command) -> Original | None:
         """The round that a correction is about. Raises `_RefusedError` where the journal has it not."""

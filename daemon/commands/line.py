@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from dollyd.client.command import Command
 from dollyd.daemon.commands.desk import Answer
+from dollyd.daemon.decoding import from_json
 from dollyd.daemon.displays import Pending
 from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings
 from dollyd.daemon.topics import Topics
@@ -84,7 +85,7 @@ class TableLine:
 async def _first_state(link: MqttLink, topic: str) -> Shown:
     async for message in link.messages():
         if message.topic == topic:
-            return msgspec.json.decode(message.payload, type=Shown)
+            return from_json(message.payload, Shown)
     raise LinkError(Cause.CLOSED)
 
 
@@ -92,7 +93,7 @@ async def _answer(link: MqttLink, reply: str, nonce: str) -> Answer:
     """The first answer to this command; without MQTT 5 it comes where all answers come."""
     async for message in link.messages():
         try:
-            answer = msgspec.json.decode(message.payload, type=Answer)
+            answer = from_json(message.payload, Answer)
         except msgspec.DecodeError:
             continue  # somebody else's
         if answer.nonce == nonce or (message.topic == reply and not answer.nonce):

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ConfigError, JournalError
-from dollyd.daemon.files import sync_directory
+from dollyd.daemon.files import give_to_owner_of, sync_directory
 
 
 def marks_path(journal: Path) -> Path:
@@ -27,10 +28,10 @@ class CommandMarks:
         """Read the file; without one nothing was commanded yet. Raises `ConfigError` for a damaged one."""
         self._path = path
         try:
-            self._marks = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+            self._marks = from_json(path.read_bytes(), dict[str, str])
         except FileNotFoundError:
             self._marks = {}
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (OSError, msgspec.DecodeError) as error:
             remedy = "look why; without it a command of the last minute could be used again"
             raise ConfigError(str(path), "", f"cannot be read: {error}", remedy) from error
 
@@ -45,6 +46,7 @@ class CommandMarks:
         try:
             file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
             with os.fdopen(file, "wb") as out:
+                give_to_owner_of(self._path.with_suffix(""), file)  # the journal's
                 out.write(msgspec.json.encode(marks))
                 out.flush()
                 os.fsync(out.fileno())

@@ -20,6 +20,8 @@ from msgspec import Meta, Struct
 
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.decoding import from_json
+from dollyd.daemon.duties import Pulse
 from dollyd.daemon.inbox import Route
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.mqtt import LinkError, Message
@@ -93,11 +95,13 @@ class _Answer:
     topic: str
     correlation: bytes
     problem: str = ""
+    gone: int = 0
+    """Records at its beginning that the journal keeps no longer; those behind them are sent."""
     sent: int = 0
 
     @property
     def next_seq(self) -> int:
-        return self.request.from_ + self.sent
+        return self.request.from_ + self.gone + self.sent
 
     @property
     def last_seq(self) -> int:
@@ -113,6 +117,7 @@ class ReplayService:
         self._journal = journal
         self._send = send
         self._clock = clock
+        self.pulse = Pulse()
         self._waiting: dict[str, deque[_Answer]] = {}
         """By consumer; the first one is next, and the first answer of its own."""
         self._wake = asyncio.Event()
@@ -137,7 +142,7 @@ class ReplayService:
 
     def _take(self, table: str, message: Message) -> None:
         try:
-            request = msgspec.json.decode(message.payload, type=Request)
+            request = from_json(message.payload, Request)
         except msgspec.DecodeError:
             self._refuse(table, message)
             return
@@ -171,7 +176,7 @@ class ReplayService:
     def _refuse(self, table: str, message: Message) -> None:
         """Say `bad-request` to whoever can be told from what came, on the topic that is surely theirs."""
         try:
-            asker = msgspec.json.decode(message.payload, type=_Asker)
+            asker = from_json(message.payload, _Asker)
         except msgspec.DecodeError:
             asker = _Asker()
         if not check_name(asker.consumer):
@@ -199,7 +204,9 @@ class ReplayService:
         while True:
             self._wake.clear()
             if not self._waiting:
-                await self._wake.wait()
+                await self.pulse.news(self._wake)
+                continue
+            self.pulse.beat()
             await self._clock.sleep_until(self._free_ns)
             try:
                 await self._take_turn()
@@ -227,17 +234,25 @@ class ReplayService:
             last = min(answer.last_seq, answer.next_seq + RECORDS_A_TURN - 1)
             read = partial(self._read, answer.table, answer.request.chain, answer.next_seq, last)
             envelopes, answer.problem = await asyncio.to_thread(read)
+            if answer.problem == PRUNED and not answer.sent:
+                await self._pass_over(answer)
             for envelope in envelopes:
                 await self._send(answer.topic, envelope, answer.correlation)
                 answer.sent += 1
                 self._sent += 1
         if not answer.problem and answer.next_seq <= answer.last_seq:
             return False
-        request = answer.request
-        end = End(request.id, request.chain, request.from_, request.to, answer.sent, answer.problem)
+        request, problem = answer.request, PRUNED if answer.gone else answer.problem
+        end = End(request.id, request.chain, request.from_, request.to, answer.sent, problem)
         await self._send(answer.topic, msgspec.json.encode(end), answer.correlation)
-        self._requests[answer.problem or "answered"] += 1
+        self._requests[problem or "answered"] += 1
         return True
+
+    async def _pass_over(self, answer: _Answer) -> None:
+        """Begin with the first record that is kept, so that nobody takes more for lost than what is."""
+        upto_seq = await asyncio.to_thread(self._journal.pruned_upto, answer.request.chain)
+        if upto_seq < answer.last_seq:
+            answer.gone, answer.problem = upto_seq + 1 - answer.request.from_, ""
 
     def _read(self, table: str, chain: str, first: int, last: int) -> tuple[list[bytes], str]:
         """Envelopes from `first` on without a hole, and why they do not go up to `last`. In a thread."""

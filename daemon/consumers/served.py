@@ -9,6 +9,7 @@ from dollyd.daemon.clock import Clock
 from dollyd.daemon.consumers.replay import ReplayService
 from dollyd.daemon.consumers.watermarks import Limits, Watermarks
 from dollyd.daemon.core.record import IncidentBody, Kind, encode
+from dollyd.daemon.duties import Pulse
 from dollyd.daemon.inbox import Inbox
 from dollyd.daemon.journal import Entry, Journal
 from dollyd.daemon.settings import Settings
@@ -46,6 +47,10 @@ class Consumers:
             "replay": self._replay.run(),
             "watermarks": self._watermarks.run(),
         }
+
+    def pulses(self) -> dict[str, Pulse]:
+        """Of the tasks, those that the watchdog follows. `watermarks` waits for nothing but its clock."""
+        return {"inbox": self._inbox.pulse, "replay": self._replay.pulse}
 
     def services(self) -> Mapping[str, Callable[[], dict[str, Any]]]:
         """What the health topic tells."""

@@ -21,6 +21,7 @@ from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.decision import incident
 from dollyd.daemon.core.record import IncidentBody
 from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.decoding import from_json
 from dollyd.daemon.inbox import Route
 from dollyd.daemon.journal import Entry
 from dollyd.daemon.mqtt import Message
@@ -199,7 +200,7 @@ class Watermarks:
             table.consumers.pop(who, None)
             return
         try:
-            ack = msgspec.json.decode(message.payload, type=Ack)
+            ack = from_json(message.payload, Ack)
         except msgspec.DecodeError:
             self._refused["bad"] += 1
             return

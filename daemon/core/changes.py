@@ -70,7 +70,27 @@ def missing(table: Table, game: GameRef) -> Table:
     """A device plays a game that has no round."""
     missed = table.missed
     games = missed.games if len(missed.games) >= MISSED_NAMED_MAX else (*missed.games, str(game))
-    return replace(table, missed=Missed(games, missed.count + 1))
+    return replace(spin_missed(table), missed=Missed(games, missed.count + 1))
+
+
+def spin_missed(table: Table) -> Table:
+    """There may be a spin that belongs to no round: the next one is compared with none."""
+    if table.round and table.round.first_reading:
+        table = with_round(table, followed=True)
+    return replace(table, wheel_direction="")
+
+
+def began_while_closed(table: Table, game: GameRef) -> Table:
+    """A device plays at a closed table: of no concern, unless the table is opened before it is over."""
+    others = (one for one in table.running if one.device != game.device)
+    return replace(spin_missed(table), running=(*others, game))
+
+
+def ended_while_closed(table: Table, game: GameRef) -> Table:
+    """A game that began while the table was closed is over."""
+    if game not in table.running:
+        return table
+    return replace(table, running=tuple(one for one in table.running if one != game))
 
 
 def tell_missed(table: Table, effects: tuple[Effect, ...]) -> Stepped:

@@ -8,10 +8,13 @@ from typing import Any
 
 from dollyd.daemon.core import decision
 from dollyd.daemon.core.changes import (
+    began_while_closed,
     ended,
+    ended_while_closed,
     missing,
     open_round,
     round_number,
+    spin_missed,
     view,
     with_defect,
     with_round,
@@ -55,8 +58,8 @@ from dollyd.daemon.core.events import (
 )
 from dollyd.daemon.core.people import approved, correction_proposed, none_imprisoned, result_proposed
 from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import Stamp, iso_utc
-from dollyd.daemon.core.state import Betting, Declared, Draw, Mark, Setup, Table, WitnessState
+from dollyd.daemon.core.stamp import NS_PER_MS, Stamp, iso_utc
+from dollyd.daemon.core.state import Betting, Declared, Draw, Mark, Round, Setup, Table, WitnessState
 
 
 def _incident(table: Table, what: str, text: str, device: str = "", **details: str) -> Emit:
@@ -80,7 +83,9 @@ def _order_refused(table: Table, what: str, by: str, meant: int) -> Stepped:
 
 def _table_opened(setup: Setup, table: Table, event: TableOpened, at: Stamp) -> Stepped:
     body = decision.session(setup, "opened", event.by, at, at, event.checks)
-    return replace(table, open=True, opened_at=at), (Emit(Kind.SESSION, 0, body),)
+    for game in table.running:  # under way when the table was opened: never a result, and told
+        table = missing(table, game)
+    return replace(table, open=True, opened_at=at, running=()), (Emit(Kind.SESSION, 0, body),)
 
 
 def _table_closed(setup: Setup, table: Table, event: TableClosed, at: Stamp) -> Stepped:
@@ -100,7 +105,7 @@ def _restarted(setup: Setup, table: Table, event: Restarted, at: Stamp) -> Stepp
     if table.round and table.round.unresolved:
         # The wait for people, or for the profile's limit, begins anew: monotonic time did.
         table = with_round(table, unresolved=replace(table.round.unresolved, at=at))
-    return with_round(table, interrupted=True), tuple(effects)
+    return with_round(spin_missed(table), interrupted=True), tuple(effects)
 
 
 def _inspected(_setup: Setup, table: Table, event: Inspected, _at: Stamp) -> Stepped:
@@ -125,9 +130,11 @@ def _device_ready(_setup: Setup, table: Table, event: DeviceReady, _at: Stamp) -
     return table, (_incident(table, "device-back", f"after {before.status}", event.device),)
 
 
-def _device_trouble(_setup: Setup, table: Table, event: DeviceTrouble, _at: Stamp) -> Stepped:
+def _device_trouble(setup: Setup, table: Table, event: DeviceTrouble, _at: Stamp) -> Stepped:
     before = view(table, event.device)
     table = with_view(table, replace(before, status=event.status, cause=event.cause))
+    if event.device in setup.witnesses:
+        table = spin_missed(table)
     if before.status == event.status:
         return table, ()
     return table, (_incident(table, f"device-{event.status}", event.cause, event.device),)
@@ -137,6 +144,8 @@ def _game_started(setup: Setup, table: Table, event: GameStarted, at: Stamp) -> 
     current = table.round
     if event.game.device not in (*setup.witnesses, *setup.supporters):
         return table, ()
+    if not table.open:
+        return (table if event.told_at_end else began_while_closed(table, event.game)), ()
     if table.may_open and not event.joined and not event.told_at_end:
         return open_round(setup, table, (WitnessState(event.game),), at)
     if current and not current.unresolved and not event.joined:
@@ -176,7 +185,7 @@ def _reading(setup: Setup, table: Table, event: Reading, at: Stamp) -> Stepped:
     current = table.round
     before = current.witness(event.game) if current else None
     if current is None or before is None:
-        return table, ()
+        return ended_while_closed(table, event.game), ()
     value, facts = event.value, event.facts
     if value and value not in setup.game.values(setup.layout):
         facts = with_defect(facts, Defect.NOT_ON_WHEEL)
@@ -194,14 +203,14 @@ def _reading(setup: Setup, table: Table, event: Reading, at: Stamp) -> Stepped:
 def _observed(_setup: Setup, table: Table, event: Observed, _at: Stamp) -> Stepped:
     before = table.round.witness(event.game) if table.round else None
     if before is None:
-        return table, ()
+        return ended_while_closed(table, event.game), ()
     return with_witness(table, replace(before, facts=event.facts, observed=True)), ()
 
 
 def _game_ended(_setup: Setup, table: Table, event: GameEnded, _at: Stamp) -> Stepped:
     before = table.round.witness(event.game) if table.round else None
     if before is None:
-        return table, ()
+        return ended_while_closed(table, event.game), ()
     return with_witness(table, replace(before, facts=event.facts, ending=event.ending)), ()
 
 
@@ -226,8 +235,7 @@ def _bets_closed(setup: Setup, table: Table, event: BetsClosed, at: Stamp) -> St
     if _of_another_round(table, event):
         return _order_refused(table, "no-more-bets", event.by, event.round)
     opened: tuple[Effect, ...] = ()
-    if table.may_open and event.game is None:
-        # At a table whose devices do not tell of a round's begin, the announcement does.
+    if table.may_open and event.game is None and setup.opens_by_announcement:
         table, opened = open_round(setup, table, (), at)
     current = table.round
     if current is None or current.betting is Betting.CLOSED:
@@ -245,14 +253,22 @@ def _close_bets(setup: Setup, table: Table, by: str, at: Stamp) -> Stepped:
     return table, effects + ((AskOdds(number),) if setup.needs_odds else ())
 
 
-def _odds_drawn(_setup: Setup, table: Table, event: OddsDrawn, at: Stamp) -> Stepped:
+def _odds_drawn(setup: Setup, table: Table, event: OddsDrawn, at: Stamp) -> Stepped:
     current = table.round
     if current is None or event.round != current.number or current.odds or current.odds_failed:
+        return table, ()
+    if current.unresolved and not _odds_awaited(setup, current, at):
         return table, ()
     if current.betting is Betting.OPEN:
         text = "odds table drawn before no more bets"
         return with_round(table, odds_early=True), (_incident(table, "order-violation", text, event.device),)
     return with_round(table, odds=event, odds_at=at), ()
+
+
+def _odds_awaited(setup: Setup, current: Round, at: Stamp) -> bool:
+    """Whether an answer is in time. A round may need it that people will decide by hand."""
+    closed = current.bets_closed
+    return closed is not None and at.mono_ns - closed.at.mono_ns < setup.odds_timeout_ms * NS_PER_MS
 
 
 def _odds_failed(_setup: Setup, table: Table, event: OddsFailed, _at: Stamp) -> Stepped:

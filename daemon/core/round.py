@@ -54,6 +54,7 @@ from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.rules import Case, first
 from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.daemon.core.state import Betting, Draw, Mark, Setup, Table
+from dollyd.daemon.core.telling import tell_sparingly, telling_due_ns
 from dollyd.daemon.core.throw_rules import THROW_RULES
 from dollyd.daemon.core.void_rules import DOUBT_RULES, VOID_RULES
 
@@ -97,7 +98,7 @@ _GAME: frozenset[type] = frozenset({GameStarted, DrawUpdate, GameEnded, Observed
 _THROW: frozenset[type] = frozenset({Permitted, ThrowRejected, ShooterDeclined})
 
 ACCEPTS: dict[Phase, frozenset[type]] = {
-    Phase.TABLE_CLOSED: _ALWAYS | {TableOpened},
+    Phase.TABLE_CLOSED: _ALWAYS | {TableOpened, GameStarted, Reading, Observed, GameEnded},
     Phase.WAITING: _ALWAYS | {TableClosed, GameStarted, BetsClosed, ShooterDeclined},
     Phase.BETS_OPEN: _ALWAYS | _GAME | _THROW | {DrawStarted, BetsClosed, Reading},
     Phase.SPINNING: _ALWAYS | _GAME | _THROW | {BetsClosed, Reading, VoidDeclared},
@@ -105,7 +106,7 @@ ACCEPTS: dict[Phase, frozenset[type]] = {
     Phase.AT_REST: _ALWAYS
     | _GAME
     | {BetsClosed, Confirmed, Reading, ResultProposed, ThrowRejected, VoidDeclared},
-    Phase.BLOCKED: _ALWAYS | {GameStarted, ResultProposed, VoidDeclared},
+    Phase.BLOCKED: _ALWAYS | {GameStarted, OddsDrawn, ResultProposed, VoidDeclared},
 }
 """Events that change something, by phase. Anything else is late or out of place and changes nothing; what a
 person asked in vain becomes an incident."""
@@ -166,11 +167,17 @@ def step(setup: Setup, table: Table, event: Event, at: Stamp) -> Stepped:
         effects = due + effects + verdict + in_vain
     else:
         effects = due + _in_vain(table, event)
+    table, effects = tell_sparingly(table, effects, at)
     return tell_missed(table, effects) if missed_before else (table, effects)
 
 
 def deadline_ns(setup: Setup, table: Table) -> int | None:
-    """Monotonic time at which the next `Tick` decides something, or None."""
+    """Monotonic time at which the next `Tick` decides or tells something, or None."""
+    due = (_decision_due_ns(setup, table), telling_due_ns(table))
+    return min((at_ns for at_ns in due if at_ns is not None), default=None)
+
+
+def _decision_due_ns(setup: Setup, table: Table) -> int | None:
     current = table.round
     if current is None:
         return None
@@ -185,8 +192,8 @@ def deadline_ns(setup: Setup, table: Table) -> int | None:
         due.append(current.first_reading.mono_ns + setup.witness_timeout_ms * NS_PER_MS)
     if current.bets_closed and setup.needs_odds and current.odds is None:
         due.append(current.bets_closed.at.mono_ns + setup.odds_timeout_ms * NS_PER_MS)
-    if current.draw_awaited and not current.at_rest:
-        due.append(current.draw_awaited.mono_ns + setup.draw_timeout_ms * NS_PER_MS)
+    if case.draw_awaited and not current.at_rest:
+        due.append(case.draw_awaited.mono_ns + setup.draw_timeout_ms * NS_PER_MS)
     return min(due, default=None)
 
 
@@ -214,7 +221,7 @@ def _refused(table: Table, event: HouseEvent, why: str) -> tuple[Effect, ...]:
 
 def _judge_what_is_due(setup: Setup, table: Table, at: Stamp) -> Stepped:
     """Facts were judged when they came; time alone decides something only at a deadline."""
-    due_ns = deadline_ns(setup, table)
+    due_ns = _decision_due_ns(setup, table)
     return (table, ()) if due_ns is None or at.mono_ns < due_ns else _judge(setup, table, at)
 
 
@@ -227,7 +234,7 @@ def _judge(setup: Setup, table: Table, at: Stamp) -> Stepped:
     if rule := first(VOID_RULES, case):
         void = decision.void(setup, table, current, rule, at)
         table = replace(table, inspection=rule.id) if rule.inspect else table
-        return final(table), (Emit(Kind.VOID, current.number, void, captured=True),)
+        return final(_turned(case, table)), (Emit(Kind.VOID, current.number, void, captured=True),)
     if current.unresolved:
         return table, ()
     if setup.game.throws and (rule := first(THROW_RULES, case)):
@@ -235,9 +242,14 @@ def _judge(setup: Setup, table: Table, at: Stamp) -> Stepped:
         return next_throw(table, at), (Emit(Kind.THROW_REJECTED, current.number, rejected, captured=True),)
     if rule := first(DOUBT_RULES, case):
         unresolved = decision.unresolved(setup, table, current, rule, at)
-        blocked = with_round(table, unresolved=Mark(rule.id, at))
+        blocked = with_round(_turned(case, table), unresolved=Mark(rule.id, at))
         return blocked, (Emit(Kind.UNRESOLVED, current.number, unresolved, captured=True),)
     return _result(case)
+
+
+def _turned(case: Case, table: Table) -> Table:
+    """The wheel has spun, whatever the round came to; an unresolved round has told so before."""
+    return table if case.round.unresolved else replace(table, wheel_direction=case.spin_direction)
 
 
 def _result(case: Case) -> Stepped:
@@ -251,9 +263,8 @@ def _result(case: Case) -> Stepped:
         table,
         memory=setup.game.after(result.outcome),
         manual=False,
-        wheel_direction=case.wheel_direction or table.wheel_direction,
     )
-    return final(table), (Emit(Kind.RESULT, current.number, result, captured=True),)
+    return final(_turned(case, table)), (Emit(Kind.RESULT, current.number, result, captured=True),)
 
 
 def _complete(case: Case) -> bool:

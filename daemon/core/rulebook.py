@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from dollyd.daemon.core.record import Named
+from dollyd.daemon.decoding import from_toml
 
 T = TypeVar("T")
 
@@ -111,8 +112,8 @@ class Profile(RuleText, frozen=True):
 def parse(data: bytes, kind: type[T]) -> T:
     """A rule file as its Struct. Raises `RuleTextError`."""
     try:
-        return convert(tomllib.loads(data.decode("utf-8")), kind)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return convert(from_toml(data), kind)
+    except tomllib.TOMLDecodeError as error:
         raise RuleTextError(str(error)) from error
 
 

@@ -50,6 +50,20 @@ class Case:
         return not self.flags.isdisjoint(flags)
 
     @property
+    def draw_awaited(self) -> Stamp | None:
+        """Since when the draw must come to its end, None while it may take its time.
+
+        No more bets, or the rejection of a throw after them. Without them the start of the draw, but not of
+        dice that are shaken before bets are taken: those stay covered until bets are closed.
+        """
+        current = self.round
+        if current.bets_closed is None:
+            covered = self.setup.rules.nmb_before_draw == "reversed"
+            return None if covered else current.draw_started
+        closed, rejected = current.bets_closed.at, current.throw.awaited
+        return rejected if rejected and rejected.mono_ns > closed.mono_ns else closed
+
+    @property
     def values(self) -> frozenset[tuple[str, ...]]:
         """Every reading of this draw; more than one is a disagreement."""
         return frozenset(w.value for w in self.round.witnesses if w.value)
@@ -79,6 +93,11 @@ class Case:
     def wheel_direction(self) -> str:
         """Direction of the wheel on which all agree, empty where none saw it."""
         return min(self.wheel_directions) if len(self.wheel_directions) == 1 else ""
+
+    @property
+    def spin_direction(self) -> str:
+        """The direction that the next spin is compared with, empty where it is not certain to be the last."""
+        return "" if self.round.followed or self.defects else self.wheel_direction
 
 
 @dataclass(frozen=True, slots=True)

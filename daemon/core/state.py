@@ -43,6 +43,8 @@ class Bound:
     name: str
     driver: str
     role: str
+    told_at_end: bool = False
+    """It speaks of a draw only once it is over, so that no round begins by what it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Setup:
     odds_timeout_ms: int
     """How long the odds box may take from no more bets; later is no answer."""
     draw_timeout_ms: int
-    """How long after no more bets the draw may go on before the round is unresolved."""
+    """How long after no more bets, or without them after its start, the draw may go on."""
     witness_timeout_ms: int
     """How long after the first reading the other witnesses may take."""
     unresolved_void_ms: int
@@ -86,6 +88,11 @@ class Setup:
     def supporters(self) -> tuple[str, ...]:
         """Names of the devices that prove something of the draw without reading the outcome."""
         return tuple(device.name for device in self.devices if device.role in SUPPORTING_ROLES)
+
+    @property
+    def opens_by_announcement(self) -> bool:
+        """Whether no more bets begins a round: no device that reads the outcome tells of its beginning."""
+        return all(device.told_at_end for device in self.devices if device.role in self.game.roles)
 
     @property
     def needs_odds(self) -> bool:
@@ -181,14 +188,8 @@ class Round:
     throw: Throw = field(default_factory=Throw)
     unresolved: Mark | None = None
     """Set once the round is known to be unresolved; `by` is the rule. The table is blocked."""
-
-    @property
-    def draw_awaited(self) -> Stamp | None:
-        """Since when the draw must come to its end: no more bets, or the rejection of a throw after it."""
-        if self.bets_closed is None:
-            return None
-        closed, rejected = self.bets_closed.at, self.throw.awaited
-        return rejected if rejected and rejected.mono_ns > closed.mono_ns else closed
+    followed: bool = False
+    """It was read, and another spin may have come since: the next one is not compared with it."""
 
     def witness(self, game: GameRef) -> WitnessState | None:
         """The witness that speaks of this device game."""
@@ -214,6 +215,18 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeated:
+    """How often one kind of incident of one device came in a round, or between rounds, since the first."""
+
+    device: str
+    what: str
+    round: int
+    since_ns: int
+    """Monotonic time."""
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """The whole state of one table."""
 
@@ -227,7 +240,7 @@ class Table:
     memory: Memory = ()
     """What the game carries from result to result; a void round does not touch it (rulebook 2.9, T15)."""
     wheel_direction: str = ""
-    """Direction of the wheel in the last round that counted."""
+    """Direction of the wheel in the last spin, empty where it was not seen or another may have come since."""
     paces: tuple[int, ...] = ()
     """Monotonic times of the rounds opened within the last hour, where the profile limits the pace."""
     inspection: str = ""
@@ -239,7 +252,11 @@ class Table:
     manual: bool = False
     """The last round that counted was decided by people."""
     missed: Missed = field(default_factory=Missed)
+    running: tuple[GameRef, ...] = ()
+    """Device games that began while the table was closed and have not ended."""
     devices: tuple[DeviceView, ...] = ()
+    repeated: tuple[Repeated, ...] = ()
+    """Incidents of devices within the last minute."""
 
     @property
     def blocked(self) -> str:

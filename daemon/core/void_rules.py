@@ -166,7 +166,7 @@ def _odds_missing(case: Case) -> bool:
 
 def _draw_timeout(case: Case) -> bool:
     running = case.round.draw is not Draw.AT_REST
-    return running and case.overdue(case.round.draw_awaited, case.setup.draw_timeout_ms)
+    return running and case.overdue(case.draw_awaited, case.setup.draw_timeout_ms)
 
 
 def _left_to_dealer(case: Case) -> bool:
@@ -283,7 +283,7 @@ DOUBT_RULES: tuple[Rule, ...] = (
     Rule(
         "direction-not-alternated",
         "profile: wheel_direction_alternates",
-        "the wheel turned in the direction of the round before",
+        "the wheel turned in the direction of the spin before",
         _not_alternated,
     ),
     Rule(

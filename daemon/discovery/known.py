@@ -22,3 +22,14 @@ GENERATORS = {
     ("1d50", "60c6"): "chaoskey",
 }
 """Generators, by their driver. They are never opened to find out: a speed is a command to some of them."""
+RULED_VENDORS = frozenset({"0403", "067b", "10c4", "1a86"})
+"""Makers of adapters, all of whose devices our udev rules (60-dollyd.rules) give to dollyd."""
+
+
+def own_rule(vid: str, pid: str) -> str:
+    """The udev rule that an operator writes for a device; empty where ours have it already."""
+    if vid in RULED_VENDORS or (vid, pid) in GENERATORS:
+        return ""
+    ids = f'ATTRS{{idVendor}}=="{vid}", ATTRS{{idProduct}}=="{pid}"'
+    ours = 'GROUP="dialout", MODE="0660", ENV{ID_MM_DEVICE_IGNORE}="1"'
+    return f'SUBSYSTEM=="usb|tty", {ids}, {ours}, TEST=="power/control", ATTR{{power/control}}="on"'

@@ -22,6 +22,9 @@ from dollyd.daemon.discovery.sysfs import (
 from dollyd.daemon.host import Host
 from dollyd.drivers import DRIVERS
 
+CONSOLES = "/sys/class/tty/console/active"
+"""Where the kernel writes its messages and somebody may log in: no device of a table is there."""
+
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
@@ -72,6 +75,8 @@ async def discover(host: Host) -> Found:
 async def _identity(host: Host, port: SerialPort) -> Identity:
     if is_generator(port) and port.usb is not None:
         return Identity(GENERATORS[port.usb.ids], "odds", {}, "known by its ids, not opened")
+    if port.node.removeprefix("/dev/") in host.read(CONSOLES).split():
+        return Identity(note="not asked: it is the kernel's console")
     if port.held_by:
         return Identity(note="not asked: it is held")
     if port.usb is not None and port.usb.ids not in ADAPTERS:

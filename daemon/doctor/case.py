@@ -20,12 +20,17 @@ from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.host import Host
 from dollyd.daemon.keyring import Keyring, load_keyring
 from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.self_check import PACKAGE
+from dollyd.daemon.self_check import SEALED
 from dollyd.daemon.settings import DeviceSettings, Settings, load
 from dollyd.drivers.transports.usb_port import UsbSettings
 
+_ACCESS_LIST = "system.posix_acl_access"
 _PROGRAMS = frozenset({"dollyd", "dollyd.daemon"})
 """What stands before `run` in the daemon's command line."""
+
+
+BE_ROOT = "run this as root"
+"""What is to be done where only the right to look is missing."""
 
 
 class Severity(StrEnum):
@@ -74,7 +79,7 @@ class Case:
     unit: Unit = field(default_factory=Unit)
     heard: Mapping[str, Heard] = field(default_factory=dict)
     brokers: Mapping[str, list[BrokerFinding]] = field(default_factory=dict)
-    package: Path = PACKAGE
+    package: Path = SEALED
 
     def devices(self) -> Iterator[DeviceSettings]:
         """All devices of the configuration."""
@@ -116,6 +121,15 @@ class Case:
         """Whether the daemon is there at this moment."""
         return any(self.is_daemon(pid) for pid in self.host.names("/proc") if pid.isdecimal())
 
+    def may_use(self, path: Path) -> bool:
+        """Whether the service may read and write a path. Raises OSError."""
+        return os.access(path, os.R_OK | os.W_OK) if self.user is None else self.user.may_use(path)
+
+    @property
+    def is_asked_for_another(self) -> bool:
+        """Whether the service runs as another user than the one who asks."""
+        return self.user is not None and self.user.uid != os.geteuid()
+
     @property
     def user(self) -> Account | None:
         """Who will use the ports: the unit's user, or whoever asks; None where that is root."""
@@ -133,9 +147,27 @@ class Account:
 
     def may_use(self, path: Path) -> bool:
         """Whether he may read and write a file, by its owner, group and mode. Raises OSError."""
+        return self._may(path, 0o6)
+
+    def may_read(self, path: Path, root: Path = Path("/")) -> bool:
+        """Whether he may read a file and pass every folder above it, up to `root`. Raises OSError."""
+        path = path.absolute()
+        folders = {*path.parents, *path.resolve().parents}
+        passes = (self._may(folder, 0o1) for folder in folders if folder.is_relative_to(root))
+        return self._may(path, 0o4) and all(passes)
+
+    def _may(self, path: Path, rights: int) -> bool:
         status = path.stat()
         shift = 6 if status.st_uid == self.uid else 3 if status.st_gid in self.gids else 0
-        return (status.st_mode >> shift) & 0o6 == 0o6
+        return (status.st_mode >> shift) & rights == rights or _has_access_list(path)
+
+
+def _has_access_list(path: Path) -> bool:
+    """Whether others have rights beside those of the mode; who, is not looked up."""
+    try:
+        return _ACCESS_LIST in os.listxattr(path)
+    except OSError:  # a file system without
+        return False
 
 
 def account(host: Host, name: str, more_groups: list[str]) -> Account | None:
@@ -163,7 +195,7 @@ def _asking() -> Account | None:
     return Account(f"uid {uid}", uid, frozenset({os.getegid(), *os.getgroups()})) if uid else None
 
 
-def open_case(config: Path, host: Host, clock: Clock, package: Path = PACKAGE) -> Case:
+def open_case(config: Path, host: Host, clock: Clock, package: Path = SEALED) -> Case:
     """Gather what can be seen without opening a port or asking a broker. Never raises for what is wrong."""
     refused: list[ConfigError] = []
     settings, keyring, mqtt = None, None, None

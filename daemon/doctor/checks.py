@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from dollyd.daemon.doctor import evidence_checks, live_checks, machine_checks, port_checks
-from dollyd.daemon.doctor.case import Case, Finding
+from dollyd.daemon.doctor import evidence_checks, file_checks, live_checks, machine_checks, port_checks
+from dollyd.daemon.doctor.case import Case, Finding, Severity
+from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.ports import check_port
+from dollyd.daemon.settings import Settings
 
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     machine_checks.configuration,
@@ -17,6 +20,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     port_checks.stale_ports,
     port_checks.held_ports,
     port_checks.forbidden_ports,
+    port_checks.forbidden_usb,
     port_checks.unstable_names,
     port_checks.colliding_names,
     port_checks.equal_adapters,
@@ -30,6 +34,8 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     live_checks.wrong_devices,
     live_checks.broken_devices,
     live_checks.unlistened_devices,
+    file_checks.file_access,
+    file_checks.metrics_access,
     evidence_checks.journal_disk,
     evidence_checks.journal_access,
     evidence_checks.journal_damage,
@@ -42,8 +48,17 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     machine_checks.suppressed_lines,
 )
 
+RIGHTS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    file_checks.file_access,
+    evidence_checks.journal_access,
+    port_checks.forbidden_ports,
+)
+"""What the service's user may not do, so that a start would end with one line."""
 
 BEFORE_A_START: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    *RIGHTS,
+    file_checks.metrics_access,
+    port_checks.forbidden_usb,
     port_checks.unstable_names,
     port_checks.colliding_names,
     port_checks.equal_adapters,
@@ -54,6 +69,27 @@ BEFORE_A_START: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     machine_checks.time_service,
 )
 """What concerns a configuration before it is used: neither daemon, unit nor device is asked."""
+
+
+def check_start(case: Case) -> Settings:
+    """Refuse what a start by the service's user would refuse; gives what it would be started with.
+
+    A device that is not plugged in is no reason, nor is what cannot be seen from here.
+    Raises `ConfigError`.
+    """
+    if case.settings is None or case.refused:
+        raise case.refused[0]
+    for device in case.devices():
+        check_port(case.file, device, must_exist=False)
+    refuse_faults(case, RIGHTS)
+    return case.settings
+
+
+def refuse_faults(case: Case, checks: Iterable[Callable[[Case], Iterator[Finding]]]) -> None:
+    """Refuse a configuration with a fault of some kinds, by the first one. Raises `ConfigError`."""
+    for one in findings(case, checks):
+        if one.severity is Severity.FAULT:
+            raise ConfigError(case.file, "", one.what, one.remedy)
 
 
 def findings(case: Case, checks: Iterable[Callable[[Case], Iterator[Finding]]] = CHECKS) -> list[Finding]:

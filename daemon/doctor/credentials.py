@@ -18,9 +18,14 @@ _SIGNING = ("key", "next_key", "trust")
 _MQTT = ("password_file", "ca_file", "cert_file", "key_file")
 
 
+def is_credential(path: str) -> bool:
+    """Whether a path is that of a secret which systemd gives to the unit."""
+    return path.startswith(_FOLDER)
+
+
 def is_absent(path: str) -> bool:
     """Whether a path is a credential's that cannot be read now."""
-    return path.startswith(_FOLDER) and not os.access(path, os.R_OK)
+    return is_credential(path) and not os.access(path, os.R_OK)
 
 
 def absent(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import ssl
 import time
@@ -15,7 +16,9 @@ from cryptography import x509
 from dollyd.client.trust import Verdict
 from dollyd.daemon.brokers.certificates import WARN_DAYS, days_left, tls_context
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
-from dollyd.daemon.doctor.case import Case, Finding, fault, warning
+from dollyd.daemon.doctor.case import BE_ROOT, Case, Finding, fault, warning
+from dollyd.daemon.errors import JournalError
+from dollyd.daemon.files import Sight, look_for
 from dollyd.daemon.journal_file import connect_read_only
 
 _CHECK_S = 10
@@ -53,12 +56,18 @@ def journal_access(case: Case) -> Iterator[Finding]:
     if case.settings is None:
         return
     path, user = Path(case.settings.journal.path), case.user
-    target = path if path.exists() else path.parent
+    seen = look_for(path)
+    target = path if seen is Sight.THERE else path.parent
     remedy = "give the folder to dollyd's user (StateDirectory= of the unit does), or name another"
-    if path.is_dir() or not target.exists():
+    if seen is Sight.HIDDEN and case.is_asked_for_another:
+        yield warning("journal-unseen", f"journal.path: {path} is hidden from you", BE_ROOT)
+    elif seen is Sight.HIDDEN:
+        yield fault("journal-access", f"journal.path: {path} is hidden from you", f"{remedy}, or {BE_ROOT}")
+    elif (seen is Sight.THERE and not path.is_file()) or look_for(target) is Sight.MISSING:
         yield fault("journal-path", f"journal.path: {path} can be no file", remedy)
-    elif user is not None and not user.may_use(target):
-        yield fault("journal-access", f"journal.path: {user.name} may not write {target}", remedy)
+    elif not case.may_use(target):
+        who = user.name if user is not None else "root"
+        yield fault("journal-access", f"journal.path: {who} may not write {target}", remedy)
 
 
 def journal_damage(case: Case) -> Iterator[Finding]:
@@ -66,22 +75,37 @@ def journal_damage(case: Case) -> Iterator[Finding]:
     if case.settings is None:
         return
     path = Path(case.settings.journal.path)
-    if path.is_file():
-        said = _structure(path)
-        if not said:
-            what = f"{path} is too large to be checked within {_CHECK_S} s"
-            yield warning("journal-unchecked", what, "have `dollyd verify` check it when there is time")
-        elif said != "ok":
-            remedy = "restart dollyd: it keeps the file and begins a new chain; `dollyd verify` the old one"
-            yield fault("journal-damaged", f"{path}: {' '.join(said.split())}", remedy)
-    for aside in sorted(path.parent.glob(f"{path.name}.damaged-*")) if path.parent.is_dir() else ():
+    if look_for(path) is Sight.THERE and path.is_file():
+        yield from _file_damage(path)
+    folder = path.parent
+    for aside in sorted(folder.glob(f"{path.name}.damaged-*")) if look_for(folder) is Sight.THERE else ():
         if not aside.name.endswith(("-wal", "-shm")):
             remedy = "`dollyd verify` it, export what is good, then put it away; suspect the disk"
             yield warning("journal-was-damaged", f"{aside} was put aside", remedy)
 
 
+def _file_damage(path: Path) -> Iterator[Finding]:
+    if not (os.access(path, os.R_OK) and os.access(path.parent, os.W_OK | os.X_OK)):
+        yield warning("journal-unseen", f"journal.path: {path} may not be opened by you", BE_ROOT)
+        return
+    try:
+        said = _structure(path)
+    except JournalError as error:
+        yield fault("journal-path", f"journal.path: {error}", "name dollyd's journal, or a new file")
+        return
+    if not said:
+        what = f"{path} is too large to be checked within {_CHECK_S} s"
+        yield warning("journal-unchecked", what, "have `dollyd verify` check it when there is time")
+    elif said != "ok":
+        remedy = "restart dollyd: it keeps the file and begins a new chain; `dollyd verify` the old one"
+        yield fault("journal-damaged", f"{path}: {' '.join(said.split())}", remedy)
+
+
 def _structure(path: Path) -> str:
-    """What SQLite says of a file: `ok`, or what is wrong; empty where the time did not suffice."""
+    """What SQLite says of a file: `ok`, or what is wrong; empty where the time did not suffice.
+
+    Raises `JournalError` for what is no journal of this version.
+    """
     end_s = time.monotonic() + _CHECK_S
     try:
         with closing(connect_read_only(path)) as journal:

@@ -10,8 +10,10 @@ import msgspec
 
 from dollyd.daemon.brokers.check import SILENCE_S, BrokerCheck
 from dollyd.daemon.brokers.check import Finding as BrokerFinding
+from dollyd.daemon.decoding import from_json
 from dollyd.daemon.discovery.listening import Heard, hear_all
 from dollyd.daemon.doctor.case import Case
+from dollyd.daemon.files import Sight, look_for
 from dollyd.daemon.mqtt import LinkError, MqttLink, MqttSettings
 from dollyd.daemon.settings import Settings
 from dollyd.daemon.topics import Topics
@@ -34,7 +36,7 @@ async def examine(case: Case) -> Case:
     there = {
         key: device
         for key, device in free.items()
-        if device.usb is not None or case.host.path(device.section.port).exists()
+        if device.usb is not None or look_for(case.host.path(device.section.port)) is Sight.THERE
     }
     heard, brokers = await asyncio.gather(hear_all(there, case.clock), _ask_brokers(case, case.settings))
     taken = held | {key for key, one in heard.items() if one.cause == "busy"}
@@ -92,8 +94,8 @@ async def _retained(mqtt: MqttSettings, address: str, settings: Settings) -> Map
 
 def _as_heard(payload: bytes) -> Heard:
     try:
-        state = msgspec.json.decode(payload, type=_DeviceState)
-    except msgspec.MsgspecError:
+        state = from_json(payload, _DeviceState)
+    except msgspec.DecodeError:
         return Heard(by_daemon=True)
     return Heard(state.status, state.identity, -1, state.cause, "", by_daemon=True)
 

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dollyd.daemon.doctor.case import Case, Finding, fault, warning
+from dollyd.daemon.doctor.case import BE_ROOT, Case, Finding, fault, warning
 from dollyd.daemon.doctor.credentials import absent, source_of
 from dollyd.daemon.doctor.unit import NAME
+from dollyd.daemon.files import Sight, look_for
 from dollyd.daemon.ports import USB_NODES
 from dollyd.daemon.self_check import BAD, check_files
 
@@ -70,7 +71,7 @@ def sandbox(case: Case) -> Iterator[Finding]:
     wanted = [
         (device.key, case.host.real(device.section.port))
         for device in case.devices()
-        if device.usb is None and case.host.path(device.section.port).exists()
+        if device.usb is None and look_for(case.host.path(device.section.port)) is Sight.THERE
     ]
     wanted += [(device.key, f"{USB_NODES}/001/001") for device in case.devices() if device.usb]
     for key, node in wanted:
@@ -109,19 +110,12 @@ def credentials(case: Case) -> Iterator[Finding]:
         if not source:
             what = f"{key} is {path}, and {NAME} loads no such credential"
             yield fault("credential", what, "correct its name, or LoadCredential= of the unit")
-        elif _is_missing(case.host.path(source)):
+        elif look_for(case.host.path(source)) is Sight.MISSING:
             what = f"{source}, of which {key} is made, is not there"
             yield fault("credential-missing", what, "put it there, for root only (mode 0600)")
         else:
             what = f"{key} is made of {source}, which was not looked at"
-            yield warning("credential-unseen", what, "run this as root")
-
-
-def _is_missing(path: Path) -> bool:
-    try:
-        return not path.exists()
-    except OSError:  # in a folder of root's
-        return False
+            yield warning("credential-unseen", what, BE_ROOT)
 
 
 def suppressed_lines(case: Case) -> Iterator[Finding]:
@@ -150,4 +144,5 @@ def disk(case: Case) -> Iterator[Finding]:
 
 def _existing(path: str) -> str:
     """The nearest folder above that is there."""
-    return next((str(folder) for folder in Path(path).absolute().parents if folder.is_dir()), "")
+    folders = Path(path).absolute().parents
+    return next((str(one) for one in folders if look_for(one) is Sight.THERE and one.is_dir()), "")

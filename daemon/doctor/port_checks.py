@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from dollyd.daemon.discovery.known import ADAPTERS, GENERATORS
-from dollyd.daemon.discovery.sysfs import TTYS, equal_devices, stable_name
+from dollyd.daemon.discovery.known import ADAPTERS, GENERATORS, own_rule
+from dollyd.daemon.discovery.sysfs import TTYS, UsbDevice, equal_devices, stable_name
 from dollyd.daemon.doctor.case import Case, Finding, fault, group_name, warning
+from dollyd.daemon.files import Sight, look_for
 from dollyd.daemon.settings import DeviceSettings
 
 LATENCY_MAX_MS = 16
@@ -17,6 +18,8 @@ DISCONNECTS_MAX = 5
 """So often a plug may have been pulled since the machine's start."""
 OUR_RULES = "90-dollyd.rules"
 """Takes back what the rules of brltty decide."""
+OWN_RULES = "/etc/udev/rules.d/70-table.rules"
+"""Where an operator gives devices to dollyd that our rules do not know."""
 _DISCONNECT = re.compile(r"usb ([0-9]+-[0-9.]+): USB disconnect")
 _BRLTTY_TOOK = re.compile(r"claimed by \w+ while 'brltty'")
 
@@ -24,7 +27,7 @@ _BRLTTY_TOOK = re.compile(r"claimed by \w+ while 'brltty'")
 def missing_ports(case: Case) -> Iterator[Finding]:
     """A configured port that is not there."""
     for device in _serial(case):
-        if not case.host.path(device.section.port).exists():
+        if look_for(case.host.path(device.section.port)) is not Sight.THERE:
             what = f"{device.key}: {device.section.port} is not there"
             yield fault("port-missing", what, "plug it in, or take the name that `dollyd discover` prints")
     for device in case.devices():
@@ -42,7 +45,7 @@ def stale_ports(case: Case) -> Iterator[Finding]:
     for device in _serial(case):
         node = case.host.real(device.section.port)
         name = node.rsplit("/", 1)[1]
-        there = case.host.path(node).exists() and node.startswith("/dev/tty")
+        there = look_for(case.host.path(node)) is Sight.THERE and node.startswith("/dev/tty")
         if there and not case.host.path(f"{TTYS}/{name}").exists():
             what = f"{device.key}: {node} is there, but the kernel knows no such port"
             yield fault(
@@ -64,24 +67,32 @@ def held_ports(case: Case) -> Iterator[Finding]:
 
 
 def forbidden_ports(case: Case) -> Iterator[Finding]:
-    """The service's user may not use the port."""
-    user = case.user
-    nodes = [(device, case.host.path(device.section.port)) for device in _serial(case)]
+    """The service's user may not use a serial port."""
+    behind = {device.key: port.usb for device, port in case.bound()}
+    for device in _serial(case):
+        yield from _forbidden(case, device, device.section.port, behind.get(device.key))
+
+
+def forbidden_usb(case: Case) -> Iterator[Finding]:
+    """The service's user may not use a device over USB itself."""
     for device in case.devices():
-        usb = case.meant_by(device.usb) if device.usb is not None else []
-        nodes += [(device, case.host.path(one.node)) for one in usb]
-    for device, path in nodes:
-        if user is None or not path.exists() or user.may_use(path):
-            continue
-        status = path.stat()
-        group = group_name(case.host, status.st_gid)
-        if status.st_mode & 0o060 != 0o060 or group == "root":
-            mode = f"mode {status.st_mode & 0o777:04o}"
-            what = f"{device.key}: {device.section.port} belongs to group {group}, {mode}"
-            yield fault("port-group", what, "install dollyd's udev rules, then `udevadm trigger`")
-        else:
-            what = f"{device.key}: user {user.name} is not in group {group} of {device.section.port}"
-            yield fault("user-groups", what, f"`usermod -aG {group} {user.name}`, then restart dollyd")
+        for usb in case.meant_by(device.usb) if device.usb is not None else ():
+            yield from _forbidden(case, device, usb.node, usb)
+
+
+def _forbidden(case: Case, device: DeviceSettings, node: str, usb: UsbDevice | None) -> Iterator[Finding]:
+    user, path = case.user, case.host.path(node)
+    if user is None or look_for(path) is not Sight.THERE or user.may_use(path):
+        return
+    status = path.stat()
+    group = group_name(case.host, status.st_gid)
+    if status.st_mode & 0o060 != 0o060 or group == "root":
+        mode = f"mode {status.st_mode & 0o777:04o}"
+        what = f"{device.key}: {device.section.port} belongs to group {group}, {mode}"
+        yield fault("port-group", what, f"{_by_rules(usb)}, then `udevadm trigger`")
+    else:
+        what = f"{device.key}: user {user.name} is not in group {group} of {device.section.port}"
+        yield fault("user-groups", what, f"`usermod -aG {group} {user.name}`, then restart dollyd")
 
 
 def unstable_names(case: Case) -> Iterator[Finding]:
@@ -120,9 +131,7 @@ def sleeping_devices(case: Case) -> Iterator[Finding]:
     for usb in case.bound_usb():
         if usb.power == "auto":
             what = f"{usb.name} at {usb.plug} may be put to sleep (power/control is auto)"
-            yield fault(
-                "autosuspend", what, "install dollyd's udev rules, or write `on` to its power/control"
-            )
+            yield fault("autosuspend", what, f"{_by_rules(usb)}, or write `on` to its power/control")
 
 
 def late_adapters(case: Case) -> Iterator[Finding]:
@@ -151,9 +160,8 @@ def modem_manager(case: Case) -> Iterator[Finding]:
         told = "".join(case.host.read(f"/run/udev/data/c{number}") for number in numbers if number)
         if "ID_MM_DEVICE_IGNORE=1" not in told and "ID_MM_PORT_IGNORE=1" not in told:
             what = f"{device.key}: ModemManager runs and will speak to {port.node}"
-            yield fault(
-                "modem-manager", what, "install dollyd's udev rules, or `systemctl mask --now ModemManager`"
-            )
+            remedy = f"{_by_rules(port.usb)}, or `systemctl mask --now ModemManager`"
+            yield fault("modem-manager", what, remedy)
 
 
 def brltty(case: Case) -> Iterator[Finding]:
@@ -179,6 +187,12 @@ def kernel_log(case: Case) -> str:
     """The kernel's messages since the machine's start, the last thousands of them."""
     journal = ("journalctl", "--dmesg", "--boot", "--output=cat", "--no-pager", "--lines=5000")
     return case.host.run(journal) or case.host.run(("dmesg",))
+
+
+def _by_rules(usb: UsbDevice | None) -> str:
+    """What gives a device to dollyd: our udev rules, or a line for one that they do not know."""
+    rule = own_rule(*usb.ids) if usb is not None else ""
+    return f"put {rule} into {OWN_RULES}" if rule else "install dollyd's udev rules"
 
 
 def _is_daemon(case: Case, holder: str) -> bool:

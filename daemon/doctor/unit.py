@@ -42,6 +42,11 @@ class Unit:
         """Whether systemd knows the unit."""
         return self.told("LoadState") == "loaded"
 
+    @property
+    def runs(self) -> bool:
+        """Whether the service has a process now."""
+        return self.told("MainPID") not in {"", "0"}
+
     def lets_see(self, node: str) -> bool:
         """Whether the sandbox lets the service open a node, e.g. `/dev/ttyUSB0`."""
         if self.last("PrivateDevices") in {"yes", "true", "1", "on"}:

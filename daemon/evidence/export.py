@@ -76,11 +76,7 @@ def export(out: Path, journal: Journal, wanted: Wanted, texts: Texts, exported_i
     cannot be read or has nothing in the range, `OSError`, and `TarError` where a table has more than 8 GiB.
     """
     upto_id = journal.last_id
-    searched = [
-        (table, chain, part_of(journal, chain, wanted.from_utc, wanted.to_utc, exported_id, upto_id))
-        for table, chain in journal.chains()
-        if wanted.table in ("", table)
-    ]
+    searched = _search(journal, wanted, exported_id, upto_id)
     parts = [(table, chain, part) for table, chain, part in searched if part.last]
     if not parts:
         raise JournalError(f"{journal.path}: no record in this range")
@@ -94,6 +90,21 @@ def export(out: Path, journal: Journal, wanted: Wanted, texts: Texts, exported_i
         return Exported(collector.records, manifest, exported_id)  # of the other tables nothing is known
     outside_id = min(part.outside_id for _, _, part in searched)
     return Exported(collector.records, manifest, max(exported_id, outside_id - 1))
+
+
+def _search(journal: Journal, wanted: Wanted, exported_id: int, upto_id: int) -> list[tuple[str, str, Part]]:
+    """The part of each chain with its table and name, oldest chain first."""
+    searched: list[tuple[str, str, Part]] = []
+    next_begins: dict[str, bool] = {}
+    """By table: whether the chain after this one is in the file from its beginning."""
+    for table, chain in reversed(journal.chains()):
+        if wanted.table not in ("", table):
+            continue
+        times, to_end = (wanted.from_utc, wanted.to_utc), next_begins.get(table, False)
+        part = part_of(journal, chain, *times, exported_id, upto_id, to_end=to_end)
+        next_begins[table] = part.first == 1
+        searched.append((table, chain, part))
+    return searched[::-1]
 
 
 # --- collecting ----------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 A checkpoint says by itself where the chain stood, so a part that begins and ends with one is anchored at both
 ends. The beginning of a chain is as good. The order of records is not that of their times, since clocks step:
-a part reaches from the first record of the time asked for to the last one.
+a part reaches from the first record of the time asked for to the last one. Where the table's next chain has
+its beginning in the file, it reaches to the end of its own chain: the first record over there names it.
 """
 
 from __future__ import annotations
@@ -40,9 +41,12 @@ class _Search:
     """Seq and id of the first record that was not exported before."""
     after_id: int = 0
     """Id of the record after `last`, 0 for none."""
+    end: int = 0
+    """Last record met."""
     keys: list[dict[str, str]] = field(default_factory=list)
 
     def take(self, seq: int, id_: int, *, wanted: bool, checkpoint: bool) -> None:
+        self.end = seq
         if checkpoint or not self.boundary:
             self.boundary = seq
         if wanted:
@@ -53,10 +57,20 @@ class _Search:
             self.after_id = id_
 
 
-def part_of(journal: Journal, chain: str, from_utc: str, to_utc: str, exported_id: int, upto_id: int) -> Part:
+def part_of(
+    journal: Journal,
+    chain: str,
+    from_utc: str,
+    to_utc: str,
+    exported_id: int,
+    upto_id: int,
+    *,
+    to_end: bool = False,
+) -> Part:
     """The part of `chain` with all records of times in [`from_utc`, `to_utc`), among entries up to `upto_id`.
 
-    Raises `JournalError` where the journal or a record in it cannot be read.
+    `to_end`: and with all records behind them. Raises `JournalError` where the journal or a record in it
+    cannot be read.
     """
     search = _Search()
     for entry in journal.entries(chain):
@@ -71,6 +85,8 @@ def part_of(journal: Journal, chain: str, from_utc: str, to_utc: str, exported_i
             search.new = (entry.seq, entry.id)
         wanted = found.utc >= from_utc and (not to_utc or found.utc < to_utc)
         search.take(entry.seq, entry.id, wanted=wanted, checkpoint=entry.kind == Kind.CHECKPOINT)
+    if to_end and search.last:
+        search.last, search.after_id = search.end, 0
     return Part(search.first, search.last, tuple(search.keys), _outside(search, upto_id))
 
 

@@ -1,21 +1,22 @@
 """Driver `cammegh-ss2`: the Cammegh SlingShot 2 roulette wheel (device document, part 1).
 
-This file is the connection: which game a line belongs to, silence, identity, polling. What makes a number a
-reading stands in `cammegh_ss2_game`, the lines in `cammegh_ss2_lines`.
+This file is the connection: which game a line belongs to, silence, polling. What makes a number a reading
+stands in `cammegh_ss2_game`, the lines in `cammegh_ss2_lines`, who the wheel is in `cammegh_ss2_identity`.
 
 Assumptions: status lines come every period (mode bit 128) or on poll; the counter names the game and wraps
 256 -> 1; it is reused by the next game where one ended without a number; in states 1-4 and 6 the line shows
 the number of the game before.
 
 Survives: every line fault of part 4; silence; joining in mid-game; counter jumps; relaunches; host close and
-power cuts; command replies and another console on the line. Nothing is sent but `*X` where polling is
-configured, and `*V`, `*T Z`, `*T G`, `*O` once a connection, one at a time, while the wheel is closed (6).
+power cuts; command replies, foreign text and another console on the line. Nothing is sent but `*X` where
+polling is configured, and `*V`, `*T Z`, `*T G`, `*O` once a connection, one at a time, while the wheel is
+closed (6); again only what had no answer, or one that speaks against the wheel.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -33,7 +34,9 @@ from dollyd.daemon.core.events import (
 )
 from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.drivers.framing import AnyFrame, BadFrame
-from dollyd.drivers.protocols.cammegh_ss2_game import SPINNING, Attempt, Story, Terms, ending
+from dollyd.drivers.protocols.cammegh_ss2_attempt import SPINNING, Attempt, Terms, ending
+from dollyd.drivers.protocols.cammegh_ss2_game import Story
+from dollyd.drivers.protocols.cammegh_ss2_identity import Identity
 from dollyd.drivers.protocols.cammegh_ss2_lines import (
     BareNumber,
     BonusNumber,
@@ -41,7 +44,10 @@ from dollyd.drivers.protocols.cammegh_ss2_lines import (
     State,
     StatusLine,
     Warn,
+    begun_again,
+    is_damage,
     parse,
+    parse_tail,
     said_of_itself,
 )
 from dollyd.drivers.spec import NOTHING, DeviceSetup, Order, Said, Status
@@ -54,9 +60,7 @@ ROTOR_RPM_X10_MAX = 300
 
 _STALE_PERIODS = 3
 _REPLY_WAIT_PERIODS = 4
-_ANSWERS = {"V": "V", "T Z": "T z", "T G": "T g", "O": "O"}
-"""The questions, in order, and the key of the reply to each."""
-_QUESTIONS = tuple(_ANSWERS)
+_NOT_OURS = "was not that of this table's wheel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +79,9 @@ class Ss2State:
     last_game: GameRef | None = None
     damage: int = 0
     """Bad lines since the last game had its number, or ended; they are told to the next one."""
-    question: int = 0
-    asked_at_ns: int = -1
     polled_at_ns: int = 0
     status: Status = Status.INIT
-    identity: tuple[tuple[str, str], ...] = ()
-    wrong: tuple[str, ...] = ()
-    """Keys of the identity that are not those of the bound wheel; a reconnect does not forget them."""
+    who: Identity = field(default_factory=Identity)
 
 
 class Ss2Protocol:
@@ -112,7 +112,7 @@ class Ss2Protocol:
     @property
     def identity(self) -> tuple[tuple[str, str], ...]:
         """What the wheel said of itself."""
-        return self._state.identity
+        return self._state.who.known
 
     def snapshot(self) -> Any:
         """The whole state as a frozen value."""
@@ -132,8 +132,10 @@ class Ss2Protocol:
             due.append(state.heard_at_ns + _STALE_PERIODS * self._period_ns + 1)
         if state.attempt and state.attempt.on_path(*SPINNING):
             due.append(state.status_at_ns + self._silence_ns + 1)
-        if state.asked_at_ns >= 0:
-            due.append(state.asked_at_ns + _REPLY_WAIT_PERIODS * self._period_ns)
+        if state.attempt and (bonus_due_ns := self._terms.bonus_due_ns(state.attempt)) is not None:
+            due.append(bonus_due_ns)
+        if state.who.asking:
+            due.append(state.who.asked_at_ns + _REPLY_WAIT_PERIODS * self._period_ns)
         if self._polled:
             due.append(state.polled_at_ns + self._poll_ns)
         return min(due, default=None)
@@ -142,7 +144,10 @@ class Ss2Protocol:
         """A new session: the first game heard was joined, unless the wheel is closed."""
         session = str(at.utc_ns // NS_PER_MS)
         self._state = Ss2State(
-            session=session, heard_at_ns=at.mono_ns, status_at_ns=at.mono_ns, wrong=self._state.wrong
+            session=session,
+            heard_at_ns=at.mono_ns,
+            status_at_ns=at.mono_ns,
+            who=self._state.who.anew(),
         )
         return self.tick(at)
 
@@ -151,7 +156,7 @@ class Ss2Protocol:
         if story := self._story():
             story.end(Ending.LOST, Defect.DEVICE_LOST)
             self._close(story)
-        self._state = Ss2State(status=Status.LOST, wrong=self._state.wrong)
+        self._state = Ss2State(status=Status.LOST, who=self._state.who.anew())
         self._trouble(Status.LOST, cause)
         return self._said()
 
@@ -172,26 +177,36 @@ class Ss2Protocol:
         if self._polled and now - state.polled_at_ns >= self._poll_ns:
             self._send.append(b"*X\r\n")
             self._change(polled_at_ns=now)
-        if state.asked_at_ns >= 0 and now - state.asked_at_ns >= _REPLY_WAIT_PERIODS * self._period_ns:
+        if story := self._story():
+            story.tick(at)
+            self._keep(story)
+        asked = state.who
+        if asked.asking and now - asked.asked_at_ns >= _REPLY_WAIT_PERIODS * self._period_ns:
             self.counters["unanswered"] += 1
-            self._next_question(at)
+            self._change(who=asked.given_up())
+            if asked.doubted:
+                self._become(Status.WRONG_DEVICE, f"{asked.doubted[0]} {_NOT_OURS}")
+            self._ask_if_idle(at)
         return self._said()
 
     def received(self, frame: AnyFrame, at: Stamp) -> Said:
         """One line."""
-        line = None if isinstance(frame, BadFrame) else parse(frame.raw)
+        bad = isinstance(frame, BadFrame)
+        line = parse_tail(frame.raw) if bad else parse(frame.raw)
         if line is None:
-            self.counters["bad" if isinstance(frame, BadFrame) else "not-a-line"] += 1
-            self._damaged()
+            self.counters["bad" if bad else "not-a-line"] += 1
+            if bad or is_damage(frame.raw):
+                self._damaged()
             return self._said()
         self.counters[type(line).__name__] += 1
-        for key, value in said_of_itself(line).items():
+        told = said_of_itself(line)
+        for key, value in told.items():
             self._remember(key, value)
         match line:
             case StatusLine():
-                if frame.raw.rfind(b"*X;") > 0:
+                if begun_again(frame.raw):
                     self.counters["begun-again"] += 1
-                    self._damaged()  # the line before it lost its end
+                    self._damaged()
                 self._heard(at)
                 self._on_status(line, at)
             case BareNumber():
@@ -200,7 +215,8 @@ class Ss2Protocol:
                 self._on_bonus(line)
             case Reply():
                 self._heard(at)
-                self._on_reply(line, at)
+                self._change(who=self._state.who.replied(line.key, bool(told)))
+                self._ask_if_idle(at)
         return self._said()
 
     # --- the connection ------------------------------------------------------------------------------
@@ -209,8 +225,8 @@ class Ss2Protocol:
         self._change(heard_at_ns=at.mono_ns)
         if self._state.status not in (Status.INIT, Status.STALE):
             return
-        if self._state.wrong:
-            self._become(Status.WRONG_DEVICE, f"{self._state.wrong[0]} was not that of this table's wheel")
+        if wrong := self._state.who.wrong:
+            self._become(Status.WRONG_DEVICE, f"{wrong[0]} {_NOT_OURS}")
         else:
             self._become_ready()
 
@@ -223,7 +239,7 @@ class Ss2Protocol:
 
     def _become_ready(self) -> None:
         self._change(status=Status.READY)
-        self._events.append(DeviceReady(self._setup.name, self._state.identity))
+        self._events.append(DeviceReady(self._setup.name, self._state.who.known))
 
     def _become(self, status: Status, cause: str) -> None:
         self._change(status=status)
@@ -238,7 +254,7 @@ class Ss2Protocol:
         before = self._state.last
         if before and line.counter < before.counter:
             self._change(epoch=self._state.epoch + 1)
-        if line.state is State.CLOSED and self._state.finished >= 0:
+        if before and before.state is State.CLOSED and line.state in (State.CLOSED, State.BEFORE_GAME):
             self._change(finished=-1)
         # A stall while bets are open hides nothing; the path begins with the last line of state 2.
         if at.mono_ns - self._state.status_at_ns > self._silence_ns and line.state is not State.PLACE_BETS:
@@ -246,7 +262,7 @@ class Ss2Protocol:
         self._tell_game(line, at)
         self._change(last=line, status_at_ns=at.mono_ns)
         self._health(line)
-        self._ask_if_idle(line, at)
+        self._ask_if_idle(at)
 
     def _tell_game(self, line: StatusLine, at: Stamp) -> None:
         """Let the game that a line belongs to hear it: the one in progress, a new one, or none."""
@@ -259,7 +275,7 @@ class Ss2Protocol:
                     story.shut_down(line, at)
                     self._close(story)
                 case _:
-                    story.superseded()
+                    story.superseded(line)
                     self._close(story)
         if self._state.attempt is None:
             self._begin(line, at)
@@ -284,15 +300,13 @@ class Ss2Protocol:
                 doubt = Defect.COUNTER_NOT_ADVANCED
             case _:
                 doubt = Defect.JOINED_MID_GAME
-        if state.wrong:
+        if state.who.suspect:
             doubt = Defect.WRONG_DEVICE
         game = self._next_ref(line.counter)
         facts = DrawFacts(defects=(doubt,) if doubt else (), turns_basis=TurnsBasis.CERTIFIED)
         joined = doubt is not None
-        attempt = Attempt(
-            game, line.counter, line.state, at.mono_ns, facts, line.pocket, joined, damage=state.damage
-        )
-        self._change(last_game=game, damage=0)
+        attempt = Attempt(game, line.counter, line.state, facts, line.pocket, joined, damage=state.damage)
+        self._change(last_game=game, damage=0, who=state.who.played())
         self._events.append(GameStarted(game, joined))
         story = Story(attempt, self._terms)
         story.flags(line, at)
@@ -336,37 +350,26 @@ class Ss2Protocol:
 
     # --- identity ------------------------------------------------------------------------------------
 
-    def _ask_if_idle(self, line: StatusLine, at: Stamp) -> None:
+    def _ask_if_idle(self, at: Stamp) -> None:
+        """Put the next question. One line in state 6 ends no game, and in a game nothing is asked."""
         state = self._state
-        if line.state is State.CLOSED and state.question < len(_QUESTIONS) and state.asked_at_ns < 0:
-            self._send.append(b"*%s\r\n" % _QUESTIONS[state.question].encode("ascii"))
-            self._change(asked_at_ns=at.mono_ns)
-
-    def _next_question(self, at: Stamp) -> None:
-        self._change(question=self._state.question + 1, asked_at_ns=-1)
-        if self._state.last:
-            self._ask_if_idle(self._state.last, at)
-
-    def _on_reply(self, line: Reply, at: Stamp) -> None:
-        state = self._state
-        if state.asked_at_ns >= 0 and _ANSWERS[_QUESTIONS[state.question]] == line.key:
-            self._next_question(at)
+        idle = state.attempt is None and state.last is not None and state.last.state is State.CLOSED
+        if idle and state.who.to_ask and not state.who.asking:
+            self._send.append(state.who.question())
+            self._change(who=state.who.asked(at.mono_ns))
 
     def _remember(self, key: str, value: str) -> None:
         """Keep a part of the identity, and check it against the wheel that is bound to this table."""
-        known, wrong = dict(self._state.identity), set(self._state.wrong) - {key}
-        was_wrong, changed = bool(self._state.wrong), known.get(key) != value
-        wanted = self._expected.get(key, value)
-        if value != wanted:
-            wrong.add(key)
-        identity = tuple(sorted((known | {key: value}).items()))
-        self._change(identity=identity, wrong=tuple(sorted(wrong)))
-        if key in wrong and changed:
+        before, wanted = self._state.who, self._expected.get(key, value)
+        after = before.told(key, value, wanted)
+        self._change(who=after)
+        if value != wanted and (story := self._story()):
+            story.spoil(Defect.WRONG_DEVICE)
+            self._keep(story)
+        changed = after.known != before.known
+        if key in after.wrong and changed:
             self._become(Status.WRONG_DEVICE, f"{key} is {value!r}, this table needs {wanted!r}")
-            if story := self._story():
-                story.spoil(Defect.WRONG_DEVICE)
-                self._keep(story)
-        elif (was_wrong and not wrong) or (changed and self._state.status is Status.READY):
+        elif (before.wrong and not after.wrong) or (changed and self._state.status is Status.READY):
             self._become_ready()
 
     # --- the state -----------------------------------------------------------------------------------

@@ -3,9 +3,10 @@
 Evidence rule. A number is a reading only if the path place bets - ball in rim - no more bets - number of this
 game was seen live without a gap, and the number was confirmed by a second equal status line or by the bare
 number, all agreeing. The interface has no checksum: one flipped bit can make a valid other number, or a state
-5 of a state 4, which still shows the number of the game before. So one more witness is asked where the line
-showed damage during the game, and where the number is that of the game before; and a status line on the heels
-of another is no second witness, for it may be the same line twice.
+5 of a state 4, which still shows the number of the game before. So one more witness is asked where the number
+is that of the game before and the line showed damage during the game, or where a bare number came long before
+the status lines; and a status line on the heels of another is no second witness, for it may be the same line
+twice. Nor does one line in state 6 end a game, one bit from state 4: two do, or one and then state 1.
 
 Flags are live on the wire: what a game has shown is kept here. Sections are those of the device document,
 part 1.
@@ -13,122 +14,38 @@ part 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dollyd.daemon.core.events import (
     BetsClosed,
     Defect,
     DeviceEvent,
-    DrawFacts,
     DrawStarted,
     DrawUpdate,
     Ending,
     Flag,
     GameEnded,
-    GameRef,
     Reading,
     ReadingContradicted,
 )
 from dollyd.daemon.core.stamp import Stamp
+from dollyd.drivers.protocols.cammegh_ss2_attempt import CLOSED_BETS, SPINNING, STEPS, Attempt, Terms
 from dollyd.drivers.protocols.cammegh_ss2_lines import BonusNumber, State, StatusLine, Warn
 
 _LAUNCH_GRACE_PERIODS = 6
-"""Flag 8 may stand for the first 3 s of state 3 (section 4)."""
+"""Flag 8 may stand for 3 s after the ball was seen in the rim (section 4); state 3 may be shorter."""
 _BALL_GRACE_PERIODS = 10
 """Flag 1 is to be ignored for 5 s (section 4)."""
 _BARE_PERIODS = 3
 """The bare number comes at most 0.5 s before its status line; an older one is not of this game."""
-_WITNESSES = 2
-_WITNESSES_IN_DOUBT = 3
 _BURST = 20
 """Lines of a live wheel come a period apart; those of a buffer that filled before we came all at once, in
 less than this part of the time. At 9600 baud a line alone takes a twentieth of a period of 0.5 s."""
 _HEELS = 4
 """Status lines closer than this part of a period are one witness."""
 
-SPINNING = frozenset({State.BALL_IN_RIM, State.NO_MORE_BETS, State.BALL_NOT_IN_TRACK})
-_CLOSED_BETS = frozenset({State.NO_MORE_BETS, State.BALL_NOT_IN_TRACK})
-_STEPS = frozenset(
-    {
-        (State.BEFORE_GAME, State.PLACE_BETS),
-        (State.PLACE_BETS, State.BALL_IN_RIM),
-        (State.BALL_IN_RIM, State.NO_MORE_BETS),
-        (State.NO_MORE_BETS, State.BALL_NOT_IN_TRACK),
-        (State.BALL_NOT_IN_TRACK, State.NO_MORE_BETS),
-        (State.NO_MORE_BETS, State.NUMBER),
-        (State.BALL_NOT_IN_TRACK, State.NUMBER),
-    }
-)
-"""Steps inside one game. Others end it, or mean that lines were lost."""
 _DIRECTIONS = ("clockwise", "counter-clockwise")
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a wheel is held to."""
-
-    device: str
-    pockets: frozenset[str]
-    period_ns: int
-    line_ns: int
-    """Time between two status lines: the period, or that of our polls."""
-    rpm_x10_max: int
-    """Faster after no more bets is a runaway."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One game of the wheel, as far as it was seen."""
-
-    game: GameRef
-    counter: int
-    state: State
-    state_since_ns: int
-    facts: DrawFacts
-    old_number: str = ""
-    """What the first line showed: the number of the game before."""
-    joined: bool = False
-    """Under way when first heard: nothing is told of it."""
-    doubts: tuple[Defect, ...] = ()
-    """Seen, and decisive only if a number follows: a fault that ends the game is a void, not a doubt."""
-    damage: int = 0
-    """Bad lines in the game, and between the number of the game before and its beginning."""
-    launch_failing: bool = False
-    ball_unseen_since_ns: int = -1
-    rim_at_ns: int = 0
-    spinning_lines: int = 0
-    """Status lines since the ball was in the rim, before the number."""
-    rotor: bool | None = None
-    """Direction of the rotor after no more bets, True = counter-clockwise."""
-    bare: str = ""
-    bare_at_ns: int = 0
-    number: str = ""
-    fives: int = 0
-    """State-5 lines with this number, each a witness of its own."""
-    five_at_ns: int = 0
-    bonus: tuple[tuple[str, str], ...] = ()
-    done: bool = False
-    """A reading was reported; further lines can only contradict it."""
-    contradicted: bool = False
-
-    def on_path(self, *states: State) -> bool:
-        """Whether a silence would be a gap: in one of these states, without a number and a gap so far."""
-        return not self.done and self.state in states and Defect.DATA_GAP not in self.facts.defects
-
-
-def ending(attempt: Attempt, line: StatusLine) -> Ending | None:
-    """How a line ends a game, None where it goes on."""
-    was, now = attempt.state, line.state
-    if line.counter != attempt.counter:
-        return Ending.SUPERSEDED
-    if now is State.CLOSED:
-        return Ending.SHUT_DOWN
-    # After a number a new start is the way of things; before it, only `*R` or lost lines bring it.
-    restarted = (now is State.BEFORE_GAME and was is not State.BEFORE_GAME) or (
-        now is State.PLACE_BETS and was not in (State.PLACE_BETS, State.BEFORE_GAME)
-    )
-    return Ending.SUPERSEDED if restarted else None
 
 
 class Story:
@@ -143,6 +60,12 @@ class Story:
 
     def status(self, line: StatusLine, at: Stamp) -> None:
         """A status line of this game that does not end it."""
+        if line.state is State.CLOSED:
+            self._change(closing=line)
+            return
+        if self.attempt.closing:  # the game goes on: it was another state
+            self._change(closing=None)
+            self.damaged()
         self._go_to(line.state, at)
         if line.state in SPINNING:
             self._change(spinning_lines=self.attempt.spinning_lines + 1)
@@ -156,15 +79,18 @@ class Story:
         """Keep what the game has shown; apply the maker's times of grace (section 4)."""
         if line.flags & Warn.FAULT:
             self._flag(Flag.DEVICE_FAULT)
-        if line.flags & Warn.BALL_WITH_ROTOR and line.state in SPINNING:
-            self._flag(Flag.BALL_WITH_ROTOR)
+        if line.flags & Warn.BALL_WITH_ROTOR:
+            if line.state in SPINNING:
+                self._flag(Flag.BALL_WITH_ROTOR)
+            elif line.state is State.PLACE_BETS:
+                self._change(ball_ran_with_rotor=True)
         self._ball_not_detected(bool(line.flags & Warn.BALL_NOT_DETECTED), at)
         self._launch_failed(bool(line.flags & Warn.LAUNCH_FAILED), line.state, at)
 
     def bare(self, pocket: str, at: Stamp) -> bool:
         """A bare number; False where none can come now."""
         attempt = self.attempt
-        if attempt.state not in (State.NUMBER, *_CLOSED_BETS) or pocket not in self._terms.pockets:
+        if attempt.state not in (State.NUMBER, *CLOSED_BETS) or pocket not in self._terms.pockets:
             return False
         if attempt.done:
             self._compare(pocket)
@@ -193,19 +119,33 @@ class Story:
 
     def shut_down(self, line: StatusLine, at: Stamp) -> None:
         """The wheel went to its closed state in this game."""
-        attempt = self.attempt
-        if attempt.launch_failing or (attempt.state is State.PLACE_BETS and attempt.facts.relaunches):
-            self._flag(Flag.LAUNCH_FAILED)
-        self.flags(line, at)
-        self.end(Ending.SHUT_DOWN, Defect.UNCONFIRMED if attempt.state is State.NUMBER else None)
-
-    def superseded(self) -> None:
-        """The wheel began again."""
+        self._read()
+        self._launch_given_up()
+        for shown in (self.attempt.closing, line):
+            if shown and shown.state is State.CLOSED:
+                self.flags(shown, at)
         numbered = self.attempt.state is State.NUMBER
-        self.end(Ending.SUPERSEDED, Defect.UNCONFIRMED if numbered else Defect.ILLEGAL_TRANSITION)
+        self.end(Ending.SHUT_DOWN, Defect.UNCONFIRMED if numbered else None)
+
+    def superseded(self, line: StatusLine) -> None:
+        """The wheel began again: `*R` where it did so under its counter while bets were open."""
+        attempt = self.attempt
+        if attempt.state is State.PLACE_BETS and line.counter == attempt.counter:
+            self._launch_given_up()
+            self.end(Ending.SUPERSEDED, None)
+        else:
+            numbered = attempt.state is State.NUMBER
+            self.end(Ending.SUPERSEDED, Defect.UNCONFIRMED if numbered else Defect.ILLEGAL_TRANSITION)
+
+    def tick(self, at: Stamp) -> None:
+        """Time passes: a number does not wait for its bonus numbers without end."""
+        due_ns = self._terms.bonus_due_ns(self.attempt)
+        if due_ns is not None and at.mono_ns >= due_ns:
+            self._read()
 
     def end(self, how: Ending, defect: Defect | None) -> None:
         """Nothing more comes; without a reading this is news, and `defect` says why it is doubtful."""
+        self._read()
         if self.attempt.done:
             return
         facts = self.attempt.facts
@@ -219,11 +159,12 @@ class Story:
         was = self.attempt.state
         if was is now:
             return
-        self._change(state=now, state_since_ns=at.mono_ns)
-        if (was, now) not in _STEPS:
+        self._change(state=now)
+        if now in SPINNING and was not in SPINNING:
+            self._change(rim_at_ns=at.mono_ns, spinning_lines=0)
+        if (was, now) not in STEPS:
             self.spoil(Defect.ILLEGAL_TRANSITION)
         elif now is State.BALL_IN_RIM:
-            self._change(rim_at_ns=at.mono_ns, spinning_lines=0)
             self._tell(DrawStarted(self.attempt.game))
         elif was is State.BALL_IN_RIM:
             self._tell(BetsClosed(self._terms.device, self.attempt.game))
@@ -244,12 +185,21 @@ class Story:
             self._learn(relaunches=attempt.facts.relaunches + 1)
         if failing and state in SPINNING:
             grace_ns = _LAUNCH_GRACE_PERIODS * self._terms.period_ns
-            if state is not State.BALL_IN_RIM or at.mono_ns - attempt.state_since_ns > grace_ns:
+            if at.mono_ns - attempt.rim_at_ns > grace_ns:
                 self._flag(Flag.LAUNCH_FAILED)
         self._change(launch_failing=failing)
 
+    def _launch_given_up(self) -> None:
+        """The wheel was closed or began again: no good launch follows what was shown while bets were open."""
+        attempt = self.attempt
+        bets_open = attempt.state is State.PLACE_BETS
+        if attempt.launch_failing or (bets_open and attempt.facts.relaunches):
+            self._flag(Flag.LAUNCH_FAILED)
+        if bets_open and attempt.ball_ran_with_rotor:
+            self._flag(Flag.BALL_WITH_ROTOR)
+
     def _rotor(self, line: StatusLine) -> None:
-        if line.state not in _CLOSED_BETS:
+        if line.state not in CLOSED_BETS:
             return
         if line.rpm_x10 > self._terms.rpm_x10_max:
             self._doubt(Defect.ROTOR_OVER_SPEED)
@@ -266,8 +216,7 @@ class Story:
         attempt = self.attempt
         too_old = at.mono_ns - attempt.bare_at_ns > _BARE_PERIODS * self._terms.period_ns
         if attempt.bare and not attempt.number and too_old:
-            self._change(bare="")
-            self.damaged()
+            self._change(bare="", strayed=True)
 
     def _number(self, pocket: str, at: Stamp) -> None:
         attempt = self.attempt
@@ -301,14 +250,15 @@ class Story:
 
     def _confirm(self) -> None:
         attempt = self.attempt
-        if not attempt.number:
-            return
-        if attempt.bare and attempt.bare != attempt.number:
+        if attempt.number and attempt.bare and attempt.bare != attempt.number:
             self.spoil(Defect.WITNESSES_DISAGREE)
-            return
-        doubtful = attempt.damage > 0 or attempt.number == attempt.old_number
-        needed = _WITNESSES_IN_DOUBT if doubtful else _WITNESSES
-        if attempt.facts.defects or attempt.fives + bool(attempt.bare) < needed:
+        elif self._terms.bonus_due_ns(attempt) is None:
+            self._read()
+
+    def _read(self) -> None:
+        """Tell the number, if it is confirmed and was not told."""
+        attempt = self.attempt
+        if attempt.done or not attempt.confirmed:
             return
         # Section 3: in state 4 the ball runs opposite to the rotor.
         facts = replace(

@@ -7,7 +7,8 @@ r"""Lines of the Cammegh SlingShot 2 serial interface (device document, part 1).
     *T x value, *V text ...  replies to commands; *bs n, *bn nn are sensor events
 
 There is no checksum, so a line counts only if it matches from end to end; of a line that was begun again in
-its middle, the last `*X;` counts.
+its middle, or that noise came before, the last `*X;` counts. Of what is no line, pieces of a status line or
+of a number and noise are damage; foreign text and echoes of commands are not.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ class Reply:
 
 Line: TypeAlias = StatusLine | BareNumber | BonusNumber | FaultCode | Reply
 
+_BEGINNING = b"*X;"
 _NUMBER = rb" [0-9]|[1-3][0-9]|00"
 _STATUS = re.compile(rb"\*X;([1-7]);([0-9]{3});(" + _NUMBER + rb"|  );([0-9A-F]);([0-9]{3});([01])")
 _BARE = re.compile(_NUMBER)
@@ -99,9 +101,13 @@ _REPLIES = (
 )
 """A setting; a command, a sensor event or an unknown command; what the document also prints without `*`."""
 
+_DAMAGE = re.compile(rb".*;.*| ?[0-9].*|.[0-9]| +|\*X.+|\*|.*[^ -~].*", re.DOTALL)
+"""What separates the fields of a status line; beginning or end of a number; beginning of any line; noise."""
+
 _COUNTER_MAX = 256
 """Games run 1..256; 0 is tolerated, a wheel may wrap one earlier than its document says."""
 _BONUS_MAX = 255
+_POCKET_COUNTS = ("37", "38", "39", "40")
 _CODES = {"38": "000", "39": "0000"}
 """Pocket codes of wheels with three and four zeros."""
 
@@ -112,21 +118,35 @@ def _pocket(text: bytes) -> str:
     return _CODES.get(name, name)
 
 
+def parse_tail(raw: bytes) -> StatusLine | None:
+    """The status line from the last `*X;` to the end, whatever stands before it."""
+    match = _STATUS.fullmatch(raw, max(0, raw.rfind(_BEGINNING)))
+    if match is None or int(match[2]) > _COUNTER_MAX:
+        return None
+    return StatusLine(
+        state=State(int(match[1])),
+        counter=int(match[2]),
+        pocket=_pocket(match[3]),
+        flags=Warn(int(match[4], 16)),
+        rpm_x10=int(match[5]),
+        counter_clockwise=match[6] == b"1",
+    )
+
+
+def begun_again(raw: bytes) -> bool:
+    """Whether something stands before the last `*X;`: another line lost its end, or there was noise."""
+    return raw.rfind(_BEGINNING) > 0
+
+
+def is_damage(raw: bytes) -> bool:
+    """Whether what is no line is left of one: a piece of a status line or of a number, or noise."""
+    return _DAMAGE.fullmatch(raw) is not None
+
+
 def parse(raw: bytes) -> Line | None:
     """What a line says, or None where it is not a whole line of this interface."""
-    start = raw.rfind(b"*X;")
-    if start >= 0:
-        match = _STATUS.fullmatch(raw, start)
-        if match is None or int(match[2]) > _COUNTER_MAX:
-            return None
-        return StatusLine(
-            state=State(int(match[1])),
-            counter=int(match[2]),
-            pocket=_pocket(match[3]),
-            flags=Warn(int(match[4], 16)),
-            rpm_x10=int(match[5]),
-            counter_clockwise=match[6] == b"1",
-        )
+    if _BEGINNING in raw:
+        return parse_tail(raw)
     if _BARE.fullmatch(raw):
         return BareNumber(_pocket(raw))
     if match := _BONUS.fullmatch(raw):
@@ -146,7 +166,7 @@ def said_of_itself(line: Line) -> dict[str, str]:
     match line:
         case Reply("V", text):
             return {"firmware": text.split()[0], "banner": text}
-        case Reply("T z", text):
+        case Reply("T z", text) if text in _POCKET_COUNTS:
             return {"pockets": text}
         case Reply("T g", text):
             return {"game_modes": text}

@@ -226,6 +226,11 @@ def _stray_capture(members: Members) -> None:
             members[f"captures/{C1}/{int(Path(name).stem) + 1}.jsonl"] = data
 
 
+def _capture_at_the_end(members: Members) -> None:
+    name = _capture(members)
+    members[f"captures/{C1}/{int(Path(name).stem) + 1}.jsonl"] = members[name]
+
+
 def _remove(name: str) -> Callable[[Members], None]:
     def remove(members: Members) -> None:
         del members[name]
@@ -244,6 +249,10 @@ DAMAGE: dict[str, tuple[Callable[[Members], None], str]] = {
     "capture changed": (_change_capture, "the raw capture is not the one that was signed"),
     "capture removed": (_remove_capture, "its raw capture is not in the file"),
     "capture of nothing": (_stray_capture, "captures: 1 belong to no record that is here"),
+    "capture of nothing behind all others": (
+        _capture_at_the_end,
+        "captures: 1 belong to no record that is here",
+    ),
     "table removed": (_remove(R1), f"{R1} is not in the file"),
     "keys removed": (_remove("keys.json"), "keys.json is not in the file"),
     "keys that are none": (

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests.support.chains import NODE, SITE, UTC, signer
 
 from dollyd.client import SiteTrust
@@ -62,3 +63,15 @@ def test_an_older_file_is_refused_after_a_restart_too(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["trust.json"]
     with pytest.raises(EnvelopeError, match="root"):
         SiteTrust(OTHER_ROOT.kid, SITE, path)
+
+
+def test_a_newer_file_counts_also_where_it_cannot_be_kept(tmp_path: Path) -> None:
+    path = tmp_path / "trust.json"
+    trust = SiteTrust(ROOT.kid, SITE, path)
+    trust.offer(file_of(1, 1))
+    (tmp_path / ".trust.json.new").mkdir()  # in its way
+    with capture_logs() as logs:
+        assert trust.offer(file_of(2, 2))
+    assert [entry["event"] for entry in logs] == ["trust_file_not_kept"]
+    assert (knows(trust, 2), trust.offer(file_of(1, 1))) == (True, False)
+    assert knows(SiteTrust(ROOT.kid, SITE, path), 1)

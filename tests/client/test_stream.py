@@ -30,6 +30,7 @@ from dollyd.client import (
     Stream,
     WatermarkStore,
 )
+from dollyd.client.lineage import NOBODY, Lineage
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.topics import Topics
@@ -387,7 +388,9 @@ async def test_a_restart_goes_on_behind_what_was_done(broker: Mosquitto, tmp_pat
 
 async def test_what_goes_wrong_inside_is_raised_and_not_waited_for(broker: Mosquitto) -> None:
     class Broken:
-        def key(self, _kid: str, _node: str, _utc: str, /) -> Ed25519PublicKey | None:
+        def key(
+            self, _kid: str, _node: str, _utc: str, _announced: Lineage = NOBODY, /
+        ) -> Ed25519PublicKey | None:
             raise RuntimeError("the key store is gone")
 
     async def play() -> None:

@@ -24,7 +24,7 @@ from dollyd.client import (
 from dollyd.daemon.errors import ConfigError
 
 A7 = Watermark("r1", "a", 7, "7" * 64)
-A8 = Watermark("r1", "a", 8, "8" * 64, ("key-1", "key-2"))
+A8 = Watermark("r1", "a", 8, "8" * 64, ("key-1", "key-2"), "kid-0")
 B1 = Watermark("r2", "b", 1, "1" * 64)
 
 
@@ -87,6 +87,22 @@ def test_watermarks_in_the_consumers_own_transaction(tmp_path: Path, isolation_l
             assert (payouts, store.load()["a"].seq) == ((0, 8) if end == "ROLLBACK" else (1, 9))
     with closing(sqlite3.connect(path)) as database:
         assert SqliteWatermarks(database).load()["a"].seq == 9
+
+
+def test_watermarks_of_an_older_version_are_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "marks.json"
+    path.write_bytes(b'[{"table":"r1","chain":"a","seq":7,"digest":"%s","keys":[]}]' % (b"7" * 64))
+    with closing(sqlite3.connect(tmp_path / "settlement.db")) as database:
+        database.execute(
+            "CREATE TABLE dollyd_watermark (chain TEXT PRIMARY KEY, table_name TEXT NOT NULL,"
+            " seq INTEGER NOT NULL, digest TEXT NOT NULL, keys TEXT NOT NULL)"
+        )
+        database.execute("INSERT INTO dollyd_watermark VALUES ('a', 'r1', 7, ?, '')", (A7.digest,))
+        for store in (FileWatermarks(path), SqliteWatermarks(database)):
+            assert store.load() == {"a": A7}
+            store.save(A8)
+            assert store.load() == {"a": A8}
+        assert SqliteWatermarks(database).load() == {"a": A8}
 
 
 # --- nodes ----------------------------------------------------------------------------------------

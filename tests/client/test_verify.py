@@ -6,6 +6,8 @@ import io
 import random
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from tests.support.commands import correction, manual
 
 from dollyd.client.jws import ENVELOPE_MAX_BYTES
 from dollyd.client.sources import envelopes_of_lines
-from dollyd.client.verify import PROBLEMS_MAX, Report, verify_envelopes, verify_journal
+from dollyd.client.verify import PROBLEMS_MAX, Report, Start, verify_envelopes, verify_journal
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.journal import Journal
 
@@ -142,6 +144,49 @@ def test_a_chain_tampered_with_is_found_at_its_place(
 def test_a_missing_beginning_is_found() -> None:
     report = verify_envelopes(_chain().envelopes[1:], keys(signer()))
     assert (2, "records 1 to 1 are missing before it") in _whys(report)
+
+
+def _key_lost() -> tuple[ChainMaker, ChainMaker]:
+    """A chain of 16 records, and the one that goes on with another key."""
+    old = _chain()
+    return old, ChainMaker(chain="b" * 32, by=signer(2)).begin(after=old).play(1, 2)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_chain_that_ends_before_its_next_one_says_is_found(fast: bool) -> None:
+    old, new = _key_lost()
+    trusted = keys(signer(1), signer(2))
+    whole = verify_envelopes(old.envelopes + new.envelopes, trusted, fast=fast)
+    assert whole.ok, whole.problems
+    cut = verify_envelopes(old.envelopes[:-6] + new.envelopes, trusted, fast=fast)
+    (problem,) = cut.problems
+    assert f"goes on after record 16 of chain {old.chain}, which ends here at record 10" in problem.why
+    assert not verify_envelopes(new.envelopes + old.envelopes[:-1], trusted, fast=fast).ok
+
+
+def test_a_chain_whose_one_before_is_not_there_is_noted() -> None:
+    old, new = _key_lost()
+    report = verify_envelopes(new.envelopes, keys(signer(2)))
+    assert report.ok
+    where = f"table r1, chain {new.chain}: goes on after record 16 of chain {old.chain}"
+    assert report.notes == [f"{where}, which is not here"]
+
+
+def test_a_chain_before_may_lack_its_beginning_and_not_its_end() -> None:
+    old, new = _key_lost()
+    starts = {old.chain: Start(8, sha256(old.envelopes[6]).hexdigest())}
+    trusted = keys(signer(1), signer(2))
+    assert verify_envelopes(old.envelopes[7:] + new.envelopes, trusted, starts=starts).ok
+    assert not verify_envelopes(old.envelopes[7:-1] + new.envelopes, trusted, starts=starts).ok
+
+
+def test_a_journal_that_lacks_the_end_of_a_lost_keys_chain_is_not_good(tmp_path: Path) -> None:
+    old, new = _key_lost()
+    for kept in (16, 15):
+        path = tmp_path / f"{kept}.db"
+        with closing(Journal.open(path)) as journal:
+            journal.append([*old.entries[:kept], *new.entries])
+        assert verify_journal(path, keys(signer(1), signer(2))).ok is (kept == 16)
 
 
 def test_a_record_signed_anew_breaks_the_chain_behind_it() -> None:

@@ -9,15 +9,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.client.test_site_trust import file_of
 from tests.support.broker import Listener, Mosquitto, listening, until
 from tests.support.chains import SITE, ChainMaker, envelope_of, header, keys, signer
+from typer.testing import CliRunner
 
+from dollyd.client import SiteTrust
 from dollyd.client.jws import parse_envelope
 from dollyd.client.witness import Statement, read_statement
 from dollyd.client.witness_book import WitnessBook
 from dollyd.client.witness_service import Witness
+from dollyd.daemon.cli import application
 from dollyd.daemon.core.record import CheckpointBody, Kind, Record
 from dollyd.daemon.mqtt import MqttLink, MqttSettings
+from dollyd.daemon.signing import new_key
 from dollyd.daemon.topics import Topics
 
 TOPICS = Topics(SITE)
@@ -42,10 +47,12 @@ def checkpoint(maker: ChainMaker, finals: int) -> bytes:
 
 
 @asynccontextmanager
-async def witnessing(broker: Mosquitto, book: WitnessBook) -> AsyncIterator[Witness]:
+async def witnessing(
+    broker: Mosquitto, book: WitnessBook, trust: SiteTrust | None = None
+) -> AsyncIterator[Witness]:
     """A witness that listens already."""
     mqtt = MqttSettings((broker.address,), "", keepalive_s=2, ack_deadline_s=0.5)
-    witness = Witness(mqtt, SITE, "w1", keys(signer()), book, WITNESS.sign)
+    witness = Witness(mqtt, SITE, "w1", trust or keys(signer()), book, WITNESS.sign)
     task = asyncio.create_task(witness.run())
     try:
         await until(lambda: task.done() or witness._stream.broker != "")
@@ -90,6 +97,40 @@ async def test_what_anybody_can_send_does_not_brand_a_chain(broker: Mosquitto, b
             (4, 1, "consistent"),
             (8, 1, "consistent"),
         ]
+
+
+async def test_who_pins_the_root_follows_the_trust_file_that_the_site_retains(
+    broker: Mosquitto, book: WitnessBook
+) -> None:
+    maker = ChainMaker().begin()
+    checkpoint(maker, 0)
+    trust = SiteTrust(signer(8).kid, SITE)
+    async with listening(broker, TOPICS.every_witness()) as listener, witnessing(broker, book, trust):
+        async with MqttLink(MqttSettings((broker.address,), "daemon"), broker.address) as link:
+            await link.publish(TOPICS.trust(), file_of(1, 1), retain=True)
+        await until(lambda: trust.trust is not None)
+        await publish(broker, maker.envelopes)
+        await until(lambda: len(said(listener)) == 1)
+
+
+def test_the_command_follows_the_trust_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    followed: list[object] = []
+
+    async def run(witness: Witness) -> None:
+        followed.append(witness._keys)
+
+    monkeypatch.setattr("dollyd.daemon.cli.witness._run", run)
+    monkeypatch.setattr("dollyd.daemon.cli.witness.configure_logging", lambda **_: None)
+    new_key(tmp_path / "witness.pem")
+    trust = SiteTrust(signer(8).kid, SITE, tmp_path / "trust.json")
+    trust.offer(file_of(3, 1))
+    given = ["witness", "--broker", "b:1", "--site", SITE, "--name", "w1", "--state", str(tmp_path / "state")]
+    given += ["--key", str(tmp_path / "witness.pem"), "--root", signer(8).kid]
+    done = CliRunner().invoke(application, [*given, "--trust", str(tmp_path / "trust.json")])
+    assert done.exit_code == 0, done.exception
+    (one,) = followed
+    assert isinstance(one, SiteTrust)
+    assert not one.offer(file_of(2, 1)), "an older one is refused after a restart too"
 
 
 async def test_a_broker_that_forgot_is_told_again(broker: Mosquitto, book: WitnessBook) -> None:

@@ -100,16 +100,16 @@ GRID = """
                  table-closed           waiting                 bets-open                    spinning                     no-more-bets              at-rest                   blocked
 table-opened     session*               opening-refused         opening-refused              opening-refused              opening-refused           opening-refused           opening-refused
 table-closed     closing-refused        session*                closing-refused              closing-refused              closing-refused           closing-refused           closing-refused
-game-started     -                      round*                  unresolved*                  unresolved*                  unresolved*               -*                        -*
+game-started     -*                     round*                  unresolved*                  unresolved*                  unresolved*               -*                        -*
 draw-started     -                      -                       -*                           -                            -                         -                         -
 bets-closed      -                      -                       bets-closed+ask*             bets-closed+ask*             -                         -                         -
-nmb-called       -                      round+bets-closed+ask*  bets-closed+ask*             bets-closed+ask*             -                         -                         -
+nmb-called       -                      -                       bets-closed+ask*             bets-closed+ask*             -                         -                         -
 draw-update      -                      -                       relaunch*                    relaunch*                    relaunch*                 relaunch*                 -
 reading          -                      -                       unresolved*                  unresolved*                  -*                        -                         -
 game-ended       -                      -                       unresolved*                  unresolved*                  unresolved*               -*                        -
 contradicted     -                      -                       unresolved*                  unresolved*                  unresolved*               unresolved*               -*
 odds-drawn       -                      -                       order-violation+unresolved*  order-violation+unresolved*  -*                        -*                        -
-odds-failed      odds-refused           odds-refused            odds-refused+unresolved*     odds-refused+unresolved*     odds-refused+unresolved*  odds-refused+unresolved*  odds-refused*
+odds-failed      odds-refused*          odds-refused*           odds-refused+unresolved*     odds-refused+unresolved*     odds-refused+unresolved*  odds-refused+unresolved*  odds-refused*
 void             void-refused           void-refused            void-refused                 void*                        void*                     void*                     void*
 confirmed        confirmation-refused   confirmation-refused    confirmation-refused         confirmation-refused         confirmation-refused      confirmation-refused      confirmation-refused
 observed         -                      -                       -*                           -*                           -*                        -*                        -
@@ -201,7 +201,7 @@ def test_a_device_game_or_round_that_is_not_ours_changes_nothing(event: Event, p
     play = in_phase(phase)
     before = play.table
     effects = play.tell(event)
-    assert play.table == before
+    assert replace(play.table, repeated=()) == before, "but for the count of incidents"
     assert [name_of(effect) for effect in effects] == (
         ["odds-refused"] if isinstance(event, OddsFailed) else []
     )

@@ -18,12 +18,17 @@ from tests.support.tables import (
 )
 
 from dollyd.daemon.core.events import (
+    Approved,
     BetsClosed,
     Confirmed,
+    Defect,
     DrawFacts,
     DrawStarted,
+    Ending,
+    GameEnded,
     OddsFailed,
     Reading,
+    ResultProposed,
     TurnsBasis,
     VoidDeclared,
 )
@@ -98,6 +103,28 @@ def test_an_odds_answer_after_its_time_is_none_even_where_the_tick_is_late() -> 
     play.tell(odds_drawn(1), after_ms=5_000)
     assert play.body(Kind.UNRESOLVED).rule == "odds-missing"
     assert Kind.RESULT not in play.kinds
+
+
+def test_an_odds_answer_just_after_the_round_became_unresolved_lets_people_enter_what_came() -> None:
+    play = Play(make_setup("B")).no_more_bets()
+    play.tell(GameEnded(game(), Ending.LOST, DrawFacts(defects=(Defect.DEVICE_LOST,))))
+    assert play.phase is Phase.BLOCKED
+    play.tell(odds_drawn(1, 2), entered(play, "17"), Approved("p1", "pit-boss", "{}", "ab"))
+    result = play.body(Kind.RESULT)
+    assert (result.mode, result.odds.table) == ("manual", 2)
+
+
+def test_an_odds_answer_after_its_time_is_none_for_an_unresolved_round_either() -> None:
+    play = Play(make_setup("B")).no_more_bets()
+    play.tell(GameEnded(game(), Ending.LOST, DrawFacts(defects=(Defect.DEVICE_LOST,))))
+    play.tell(odds_drawn(1, 2), after_ms=5_000)
+    play.tell(entered(play, "17"))
+    assert play.whats() == ["manual-result-refused"]
+
+
+def entered(play: Play, pocket: str) -> ResultProposed:
+    """The dealer says what came."""
+    return ResultProposed("d1", "dealer", "{}", "ab", play.round.number, (pocket,), "the sensor is dead")
 
 
 def test_t5_odds_drawn_while_bets_are_open_cannot_be_confirmed() -> None:

@@ -27,9 +27,11 @@ from dollyd.daemon.core.events import (
     DrawStarted,
     DrawUpdate,
     Ending,
+    Event,
     Flag,
     GameEnded,
     GameStarted,
+    Observed,
     Reading,
     Restarted,
     TableClosed,
@@ -168,6 +170,42 @@ def test_missed_games_are_told_when_the_table_is_closed() -> None:
     assert play.kinds[-2:] == [Kind.GAP, Kind.SESSION]
 
 
+def test_a_game_under_way_when_the_table_is_opened_is_missed() -> None:
+    play = Play(make_setup("A"))
+    play.tell(GameStarted(game(1)), DrawStarted(game(1)))
+    play.open()
+    play.tell(BetsClosed(WHEEL, game(1)), Reading(game(1), ("17",), PROVEN))
+    assert play.kinds == [Kind.SESSION], "it is no round"
+    play.bets_open(2)
+    assert gap_games(play) == [["wheel/s1/001"]]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Reading(game(1), ("17",), PROVEN),
+        GameEnded(game(1), Ending.SHUT_DOWN, PROVEN),
+        Observed(game(1), PROVEN),
+        GameStarted(game(2)),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_a_game_that_ended_before_the_table_was_opened_is_of_no_concern(end: Event) -> None:
+    play = Play(make_setup("A"))
+    play.tell(GameStarted(game(1)), end)
+    play.open()
+    play.bets_open(3)
+    assert gap_games(play) == ([["wheel/s1/002"]] if isinstance(end, GameStarted) else [])
+
+
+def test_a_game_that_was_told_at_its_end_is_not_under_way() -> None:
+    play = Play(make_setup("A"))
+    play.tell(GameStarted(game(1), told_at_end=True))
+    play.open()
+    play.bets_open(2)
+    assert gap_games(play) == []
+
+
 @pytest.mark.parametrize("awaited", ["odds", "dealer"])
 def test_a_game_that_begins_while_the_round_still_waits_is_missed(awaited: str) -> None:
     play = Play(make_setup("B") if awaited == "odds" else make_setup("A", confirm="dealer")).at_rest(number=1)
@@ -246,6 +284,20 @@ def test_a_draw_without_end_is_unresolved_in_time() -> None:
     assert play.phase is Phase.NO_MORE_BETS
     play.wait(1)
     assert play.body(Kind.UNRESOLVED).rule == "draw-timeout"
+
+
+def test_a_draw_in_which_bets_are_never_closed_is_unresolved_in_time() -> None:
+    play = Play(make_setup("A")).spinning()
+    play.wait(119_999)
+    assert play.phase is Phase.SPINNING
+    play.wait(1)
+    assert play.body(Kind.UNRESOLVED).rule == "draw-timeout"
+
+
+def test_bets_may_stay_open_for_as_long_as_no_draw_has_begun() -> None:
+    play = Play(make_setup("A")).bets_open()
+    play.wait(86_400_000)
+    assert play.phase is Phase.BETS_OPEN
 
 
 def test_a_defect_of_one_witness_is_enough() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tests.support.tables import WHEEL, Play, game, game_setup, make_setup
+from tests.support.tables import SECOND_WHEEL, WHEEL, Play, game, game_setup, make_setup
 
 from dollyd.daemon.core.events import (
     BetsClosed,
     Confirmed,
     Defect,
+    DeviceReady,
+    DeviceTrouble,
     DrawFacts,
     DrawStarted,
     DrawUpdate,
@@ -19,11 +22,15 @@ from dollyd.daemon.core.events import (
     GameEnded,
     GameStarted,
     Reading,
+    Restarted,
+    TableClosed,
+    TableOpened,
     TurnsBasis,
     VoidDeclared,
 )
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import Phase
+from dollyd.daemon.core.state import Bound
 
 MONEY_WHEEL = game_setup("money-wheel")
 SECTOR_OF_20 = "14"
@@ -223,8 +230,11 @@ def test_in_france_a_faulty_shake_is_rejected_while_bets_are_open() -> None:
     assert play.phase is Phase.BETS_OPEN
 
 
+DISPLAY = make_setup("A", devices=(Bound(WHEEL, "winning-number-line", "wheel", told_at_end=True),))
+
+
 def test_an_announcement_opens_the_round_where_no_device_does() -> None:
-    play = Play(make_setup("A")).open()
+    play = Play(DISPLAY).open()
     play.tell(BetsClosed("d1"))
     assert play.kinds[-2:] == [Kind.ROUND, Kind.BETS_CLOSED]
     assert play.body(Kind.ROUND).game_ref == ""
@@ -235,7 +245,7 @@ def test_an_announcement_opens_the_round_where_no_device_does() -> None:
 
 def test_a_game_that_is_told_at_its_end_belongs_to_a_round_that_is_open_and_opens_none() -> None:
     told = GameStarted(game(), told_at_end=True)
-    play = Play(make_setup("A")).open()
+    play = Play(DISPLAY).open()
     play.tell(told, DrawStarted(game()), Reading(game(), ("17",), DrawFacts()))
     assert play.phase is Phase.WAITING
     play.tell(BetsClosed("d1"))
@@ -243,6 +253,23 @@ def test_a_game_that_is_told_at_its_end_belongs_to_a_round_that_is_open_and_open
     later = game(2)
     play.tell(GameStarted(later, told_at_end=True), DrawStarted(later), Reading(later, ("17",), DrawFacts()))
     assert play.body(Kind.RESULT).evidence.game_ref == "wheel/s1/002"
+
+
+@pytest.mark.parametrize("variant", "AB")
+def test_no_more_bets_called_once_more_after_the_round_leaves_the_next_one_open(variant: str) -> None:
+    play = Play(make_setup(variant)).whole_round(number=1)
+    play.tell(BetsClosed("d1"))
+    assert play.kinds[-1] is Kind.RESULT
+    play.bets_open(2)
+    assert play.phase is Phase.BETS_OPEN
+    assert play.odds_asked == ([1] if variant == "B" else []), "no table is drawn before bets are taken"
+
+
+def test_one_device_that_tells_of_the_beginning_is_enough() -> None:
+    both = (*DISPLAY.devices, Bound(SECOND_WHEEL, "cammegh-ss2", "wheel"))
+    play = Play(make_setup("A", devices=both)).open()
+    play.tell(BetsClosed("d1"))
+    assert play.phase is Phase.WAITING
 
 
 def test_what_a_device_says_of_bets_opens_no_round() -> None:
@@ -270,11 +297,60 @@ def test_in_france_the_wheel_turns_the_other_way_each_round() -> None:
     assert ending(play) == (Kind.UNRESOLVED, "direction-not-alternated")
 
 
-def test_a_void_round_turns_nothing_round() -> None:
-    play = turned(Play(make_setup("C", profile_name="fr")), 1, "clockwise")
-    play.no_more_bets(2).tell(VoidDeclared("d1", "dealer", "a coin"))
-    turned(play, 3, "counter-clockwise")
-    assert play.kinds.count(Kind.RESULT) == 2
+FRANCE = make_setup("C", profile_name="fr", hold_ms=2_000)
+COIN = VoidDeclared("d1", "dealer", "a coin")
+
+
+def judged(play: Play, number: int, direction: str) -> Kind:
+    """What a round comes to in which the wheel turned so."""
+    turned(play, number, direction).wait(2_000)
+    return play.kinds[-1]
+
+
+def test_the_wheel_turns_the_other_way_after_a_void_spin_too() -> None:
+    play = Play(FRANCE)
+    assert judged(play, 1, "clockwise") is Kind.RESULT
+    turned(play, 2, "counter-clockwise").tell(COIN)
+    assert judged(play, 3, "clockwise") is Kind.RESULT
+    turned(play, 4, "counter-clockwise").tell(COIN)
+    assert judged(play, 5, "counter-clockwise") is Kind.UNRESOLVED
+    play.tell(COIN)
+    assert judged(play, 6, "counter-clockwise") is Kind.UNRESOLVED, "compared with the spin before it"
+
+
+MISSED: dict[str, Callable[[Play], object]] = {
+    "void-in-mid-spin": lambda play: play.no_more_bets(2).tell(COIN),
+    "unread": lambda play: play.no_more_bets(2).tell(
+        GameEnded(game(2), Ending.LOST, DrawFacts(defects=(Defect.DEVICE_LOST,))), COIN
+    ),
+    "a-gap-in-it": lambda play: play.no_more_bets(2).tell(
+        Reading(game(2), ("17",), DrawFacts(wheel_direction="counter-clockwise", defects=(Defect.DATA_GAP,))),
+        COIN,
+    ),
+    "joined": lambda play: play.tell(GameStarted(game(2), joined=True)),
+    "while-the-table-was-closed": lambda play: play.tell(
+        TableClosed("d1"), GameStarted(game(2)), Reading(game(2), ("17",), DrawFacts()), TableOpened("d1")
+    ),
+    "device-lost": lambda play: play.tell(DeviceTrouble(WHEEL, "lost", "unplugged"), DeviceReady(WHEEL)),
+    "restart": lambda play: play.tell(Restarted("2026-11-29T18:41:20Z")),
+    "while-the-round-waited": lambda play: turned(play, 2, "counter-clockwise").tell(GameStarted(game(9))),
+    "lost-while-the-round-waited": lambda play: turned(play, 2, "counter-clockwise").tell(
+        DeviceTrouble(WHEEL, "lost", "unplugged"), DeviceReady(WHEEL)
+    ),
+}
+
+
+@pytest.mark.parametrize("direction", ["clockwise", "counter-clockwise"])
+@pytest.mark.parametrize("missed", MISSED.values(), ids=MISSED.keys())
+def test_where_a_spin_may_have_been_missed_the_next_one_may_turn_either_way(
+    missed: Callable[[Play], object], direction: str
+) -> None:
+    play = Play(FRANCE)
+    judged(play, 1, "clockwise")
+    missed(play)
+    play.wait(2_000)
+    assert judged(play, 3, direction) is Kind.RESULT
+    assert judged(play, 4, direction) is Kind.UNRESOLVED, "from there on it counts again"
 
 
 def test_more_rounds_an_hour_than_the_profile_allows_are_an_incident() -> None:

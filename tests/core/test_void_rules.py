@@ -153,6 +153,7 @@ class Pair:
         self.spares = case_of(setup, spares, later(START, at_ms[1]), CLOCKWISE)
 
 
+SPINNING = moving(betting=Betting.OPEN, bets_closed=None)
 VOID_PAIRS = [
     Pair("declared", a_round(declared=Declared("d1", "dealer", "coin")), a_round()),
     Pair(
@@ -279,6 +280,7 @@ DOUBT_PAIRS = [
         moving(betting=Betting.OPEN, bets_closed=None),
     ),
     Pair("draw-timeout", moving(), moving(), FINLAND, (120_000, 119_999)),
+    Pair("draw-timeout", SPINNING, SPINNING, FINLAND, (120_000, 119_999)),
     Pair("draw-timeout", moving(), a_round(), FINLAND, (120_000, 120_000)),
 ]
 

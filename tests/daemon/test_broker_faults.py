@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tests.daemon.test_publisher import (
+from tests.support.broker import Line, Mosquitto, listening, until
+from tests.support.publishing import (
     TOPICS,
     Journal,
     entries,
@@ -22,7 +23,6 @@ from tests.daemon.test_publisher import (
     statuses,
     without_repeats,
 )
-from tests.support.broker import Line, Mosquitto, listening, until
 from tests.support.site_broker import Authority
 
 from dollyd.daemon.mqtt import Cause

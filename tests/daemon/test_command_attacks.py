@@ -17,7 +17,7 @@ from tests.support.tables import WHEEL
 from dollyd.client.command import digest
 from dollyd.daemon.commands import desk as command_desk
 from dollyd.daemon.commands.desk import WAITING_MAX
-from dollyd.daemon.commands.marks import CommandMarks
+from dollyd.daemon.commands.marks import CommandMarks, marks_path
 from dollyd.daemon.commands.refusals import TOLD_A_MINUTE
 from dollyd.daemon.core.events import DeviceTrouble
 from dollyd.daemon.core.stamp import NS_PER_S
@@ -55,7 +55,9 @@ async def test_attack_clock_set_back(bench: Bench) -> None:
 
 
 async def test_attack_the_marks_are_lost_or_spoilt(tmp_path: Path) -> None:
-    path = tmp_path / "marks"
+    journal = tmp_path / "journal.db"
+    journal.touch()
+    path = marks_path(journal)
     marks = CommandMarks(path)
     marks.take("k", "2026")
     assert CommandMarks(path).newest("k") == "2026"
@@ -63,7 +65,7 @@ async def test_attack_the_marks_are_lost_or_spoilt(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         CommandMarks(path)
     with pytest.raises(JournalError):
-        CommandMarks(tmp_path / "no" / "marks").take("k", "2026")
+        CommandMarks(marks_path(tmp_path / "no" / "journal.db")).take("k", "2026")
 
 
 async def test_marks_are_durable_before_the_effect(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

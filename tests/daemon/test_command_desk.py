@@ -152,5 +152,22 @@ async def test_commands_count_for_seconds(bench: Bench, issued_s: int, expires_s
         assert answer["answer"] == "done"
 
 
+async def test_a_table_that_is_removed_while_a_command_is_remembered_refuses_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks, tables = bench.desk._marks, bench.desk._tables
+    take = marks.take
+
+    def take_and_remove(kid: str, issued: str) -> None:
+        take(kid, issued)
+        assert isinstance(tables, dict)
+        tables.clear()
+
+    monkeypatch.setattr(marks, "take", take_and_remove)
+    assert why(await bench.say(DEALER, "void")) == "no-table"
+    assert not bench.tasks[0].done()
+    assert "void" not in bench.table.kinds
+
+
 async def test_a_correction_needs_its_round_in_the_journal(bench: Bench) -> None:
     assert why(await bench.say(INSPECTOR, "correct")) == "no-final-record"

@@ -167,12 +167,37 @@ def test_a_round_without_end_is_given_up_as_unresolved(monkeypatch: pytest.Monke
 def test_a_round_that_is_given_up_is_derived_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "ROUND_LINES_MAX", 100)
     lines = opened(make_setup("A"))
-    for _ in range(200):
-        lines.feed(Op.FRAME, Game().lines("2")[0])
+    for text in [*Game().lines("2"), *Game(threes=200).lines("3")]:
+        lines.feed(Op.FRAME, text)
     unresolved = lines.records[-1]
     assert unresolved.kind is Kind.UNRESOLVED
+    assert lines.overflows == 1
     fresh = wheel_engine(make_setup("A"))
     assert captured(rederive(fresh.setup, fresh.protocols, unresolved.capture))[-1] == unresolved
+
+
+def test_a_table_that_waits_for_players_all_night_plays_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "ROUND_LINES_MAX", 100)
+    monkeypatch.setattr(engine_module, "WAITING_LINES_MAX", 50)
+    lines = opened(make_setup("A"))
+    for text in Game(twos=470).lines():
+        lines.feed(Op.FRAME, text)
+        assert len(lines.engine._lines) <= 64
+    assert lines.overflows == 0
+    assert lines.kinds() == [Kind.SESSION, Kind.ROUND, Kind.BETS_CLOSED, Kind.RESULT]
+    result = lines.records[-1]
+    assert b"*X;3;017;" in result.capture, "the whole draw is in it"
+    # Derived again by a version that begins captures elsewhere.
+    monkeypatch.setattr(engine_module, "WAITING_LINES_MAX", 5)
+    fresh = wheel_engine(make_setup("A"))
+    assert captured(rederive(fresh.setup, fresh.protocols, result.capture))[-1] == result
+
+
+def test_the_longest_wait_of_a_real_wheel_is_kept_whole() -> None:
+    lines = opened(make_setup("A"))
+    for text in Game(twos=1_200).lines():
+        lines.feed(Op.FRAME, text)
+    assert len(lines.records[-1].capture.splitlines()) > 1_200
 
 
 @pytest.mark.parametrize("state", ["closed", "waiting", "blocked"])

@@ -10,9 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from tests.support.chains import NODE, SITE, keys, signer
+from tests.support.chains import NODE, SITE, ChainMaker, keys, signer
 from tests.support.daemon import Installation, dollyd
-from tests.support.evidence import a_chain, changed, contents, exported, fill, played
+from tests.support.evidence import EPOCH_NS, a_chain, changed, contents, exported, fill, played
 from tests.support.nights import night
 
 from dollyd.client.evidence import trust_of, verify_evidence
@@ -20,7 +20,9 @@ from dollyd.client.trust import TRUST_TYP
 from dollyd.client.verify import verify_journal
 from dollyd.client.witness import WITNESS_TYP, state
 from dollyd.client.witness_book import Finding
+from dollyd.daemon.core.stamp import NS_PER_S, Stamp, iso_utc
 from dollyd.daemon.cursors import EXPORTED
+from dollyd.daemon.evidence.export import Wanted
 from dollyd.daemon.journal import Journal, NewEntry
 from dollyd.daemon.rederive import rederive_evidence, rederive_journal
 from dollyd.daemon.settings import load
@@ -129,6 +131,22 @@ def test_a_rulebook_that_cannot_be_found_is_told(tmp_path: Path) -> None:
     report = verify_evidence(out, keys(signer()))
     assert report.ok
     assert "could not be found when it was exported" in report.notes[0]
+
+
+def test_a_chain_goes_to_its_end_where_the_next_one_begins_in_the_file(tmp_path: Path) -> None:
+    """Its clock was ahead: by its time the last record is not asked for, and the next chain names it."""
+    installation = Installation(tmp_path, "127.0.0.1:1", variant="C")
+    old = a_chain(played(installation, 2), "r1", CHAIN)
+    old.checkpoint(Stamp(0, EPOCH_NS + 3600 * NS_PER_S))
+    old.checkpoint(Stamp(0, EPOCH_NS + 3600 * NS_PER_S))
+    new = ChainMaker(chain="b" * 32).begin(after=old)
+    fill(installation, old, new)
+    out = tmp_path / "night.tar"
+    written = exported(installation, out, Wanted(to_utc=iso_utc(EPOCH_NS + 60 * NS_PER_S)))
+    assert [part.last_seq for part in written.manifest.chains] == [old.seq, 1]
+    assert written.upto_id == old.seq + 1
+    report = verify_evidence(out, keys(signer()))
+    assert report.ok, report.problems
 
 
 def test_export_and_backup_while_records_are_written(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 from tests.support.broker import Mosquitto, until
 
+from dollyd.daemon.backoff import Backoff
 from dollyd.daemon.clock import Clock, SystemClock
 from dollyd.daemon.inbox import MESSAGE_MAX_BYTES, MESSAGES_AT_ONCE, Inbox, Route
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttSettings
-from dollyd.daemon.publisher import Backoff
 from dollyd.daemon.topics import Topics
 from dollyd.simulators.clock import VirtualClock
 

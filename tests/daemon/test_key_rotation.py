@@ -15,6 +15,7 @@ import pytest
 from tests.support.chains import keys, signer
 from typer.testing import CliRunner
 
+from dollyd.client import SiteTrust
 from dollyd.client.jws import parse_envelope
 from dollyd.client.trust import load_trust
 from dollyd.client.verify import verify_envelopes
@@ -26,7 +27,7 @@ from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.journal import Entry, Journal
 from dollyd.daemon.keyring import Keyring, start_chains, turn_of
 from dollyd.daemon.signing import Signer, load_signer, new_key
-from dollyd.daemon.trust_file import keys_for_verification
+from dollyd.daemon.trust_file import keys_for_verification, keys_to_follow
 from dollyd.daemon.writer import Draft, Writer
 
 AT = Stamp(NS_PER_S, 1_796_000_000 * NS_PER_S)
@@ -371,6 +372,29 @@ def test_verification_takes_a_key_set_or_a_trust_file_with_its_root(office: Offi
     ):
         with pytest.raises(ConfigError):
             keys_for_verification(*wrong)
+        with pytest.raises(ConfigError):
+            keys_to_follow(wrong[0], wrong[1], wrong[2], "house")
+
+
+def test_who_follows_takes_the_trust_file_as_it_changes_and_none_that_leads_elsewhere(office: Office) -> None:
+    office.add(A)
+    trust = keys_to_follow(None, office.trust, office.root_kid, "house")
+    assert isinstance(trust, SiteTrust)
+    assert trust.trust == load_trust(office.trust.read_bytes(), office.root_kid)
+    later = keys_to_follow(None, office.directory / "not-yet.json", office.root_kid, "house")
+    assert isinstance(later, SiteTrust)
+    assert later.trust is None
+    assert later.offer(office.trust.read_bytes())
+    assert (office.directory / "not-yet.json").read_bytes() == office.trust.read_bytes()
+    for path, root, site in (
+        (office.trust, A.kid, "house"),
+        (office.trust, office.root_kid, "elsewhere"),
+        (office.directory, office.root_kid, "house"),
+    ):
+        with pytest.raises(ConfigError):
+            keys_to_follow(None, path, root, site)
+    with pytest.raises(ConfigError, match="no --trust either"):
+        keys_to_follow(None, None, "", "house")
 
 
 def test_a_daemon_takes_no_older_trust_file(office: Office) -> None:

@@ -20,7 +20,7 @@ from dollyd.daemon.health import (
     WriterHealth,
 )
 from dollyd.daemon.metrics import MetricsFile, openmetrics
-from dollyd.daemon.publisher import PublisherStats
+from dollyd.daemon.publisher_stats import PublisherStats
 
 HEALTH = NodeHealth(
     time="2026-03-01T20:00:00.000000000Z",
@@ -52,6 +52,7 @@ HEALTH = NodeHealth(
         last_error="closed",
         lost={"closed": 2, "refused": 7},
         retained_coalesced=4,
+        denied=["dolly/v1/house/r2/state"],
     ),
     devices={"r1/wheel": DeviceHealth(status="ready", rejects={'odd"one\\': 5}, link={"sends_dropped": 1})},
     certificates={"cert_file": -3},
@@ -72,6 +73,7 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 def test_a_scraper_reads_every_figure() -> None:
     read = samples(openmetrics(HEALTH))
     assert read["dollyd_journal_bytes", ()] == 9_876_543_210
+    assert read["dollyd_publisher_denied", ()] == 1
     assert read["dollyd_disk_free_bytes", ()] == 2**45
     assert read["dollyd_clock_error_bound_seconds", ()] == 0.0015
     assert read["dollyd_clock_steps_total", ()] == 2

@@ -5,7 +5,9 @@ import datetime as dt
 import ipaddress
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -166,17 +168,63 @@ async def test_b33_a_takeover_has_a_name() -> None:
     assert caught.value.cause is Cause.TAKEN_OVER
 
 
-async def test_a_publish_that_the_broker_refuses_is_no_success() -> None:
-    with Mosquitto() as broker:
-        broker.stop()
+@contextmanager
+def forbidding() -> Iterator[Mosquitto]:
+    """A broker where one may publish to `allowed`."""
+    with Mosquitto(started=False) as broker:
         (broker.directory / "acl").write_text("topic write allowed\n")
         broker.configure(f"acl_file {broker.directory}/acl")
         broker.start()
+        yield broker
+
+
+async def test_a_publish_that_the_broker_refuses_is_no_success() -> None:
+    with forbidding() as broker:
         async with link_to(broker) as link:
             await link.publish("allowed", b"x")
             with pytest.raises(LinkError) as caught:
                 await link.publish("forbidden", b"x")
     assert caught.value.cause is Cause.DENIED
+
+
+async def test_a_refusal_names_its_topic_and_nothing_behind_it_counts() -> None:
+    with forbidding() as broker:
+        acked: list[str] = []
+        async with link_to(broker) as link:
+            for topic in ("allowed", "forbidden", "allowed"):
+                link.send(topic, b"x", acked=partial(acked.append, topic))
+            with pytest.raises(LinkError) as caught:
+                await link.wait_lost()
+            await asyncio.sleep(0.05)
+    assert caught.value.cause is Cause.DENIED
+    assert "forbidden" in caught.value.detail
+    assert acked == ["allowed"]
+
+
+async def test_an_offer_that_is_refused_leaves_the_link_up() -> None:
+    with forbidding() as broker:
+        async with link_to(broker) as link:
+            assert await link.offer("forbidden", b"x") == "Not authorized"
+            assert await link.offer("allowed", b"x") == ""
+            broker.kill()
+            with pytest.raises(LinkError):
+                await link.offer("allowed", b"x")
+
+
+async def test_a_topic_that_is_no_utf8_ends_the_link() -> None:
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(bytes.fromhex("20 03 00 00 00"))  # CONNACK: success
+        await asyncio.sleep(0.05)
+        writer.write(bytes.fromhex("30 05 00 02 ff ff 00"))  # PUBLISH
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(broker, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with MqttLink(MqttSettings((address,), "node-1"), address) as link:
+            with pytest.raises(LinkError):
+                await asyncio.wait_for(anext(link.messages()), 5)
 
 
 async def test_the_window_of_the_broker_is_kept_and_order_too() -> None:

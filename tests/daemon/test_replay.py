@@ -131,6 +131,11 @@ def test_what_the_host_sent_is_not_heard() -> None:
     assert [a.pocket for a in replayed([lines[0], sent, *lines[1:]])] == ["23"]
 
 
+def test_a_line_with_a_character_that_no_port_can_bring_is_noise() -> None:
+    lines = [CLOSED, *Game(17, "23").lines(), "*X;6;017;23;0;000;0 \u2192"]
+    assert [attempt.pocket for attempt in replayed(plain(lines))] == ["23"]
+
+
 @pytest.mark.parametrize("line", [b"", b"{", b'{"t":"soon","dir":"rx","line":""}', b'{"dir":"rx","line":""}'])
 def test_a_broken_line_is_named_by_its_number(line: bytes) -> None:
     with pytest.raises(CaptureError, match="line 2"):

@@ -154,10 +154,12 @@ async def test_what_retention_took_is_told(
     service: ReplayService, line: Line, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "pruned_upto", lambda _chain: 7)
-    ask(service, request(7, 9))
+    ask(service, request(5, 9))
     ask(service, request(8, 9, consumer="other"))
-    await until(lambda: len(line.ends()) == 2)
-    assert [(end["sent"], end["problem"]) for end in line.ends()] == [(0, "pruned"), (2, "")]
+    ask(service, request(1, 7, consumer="third"))
+    await until(lambda: len(line.ends()) == 3)
+    ends = {end["from"]: (end["sent"], end["problem"]) for end in line.ends()}
+    assert ends == {5: (2, "pruned"), 8: (2, ""), 1: (0, "pruned")}, "what is kept of a range is sent"
 
 
 @pytest.mark.parametrize(

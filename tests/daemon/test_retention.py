@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.chains import ChainMaker, keys, signer
 from tests.support.journals import envelopes
+from tests.support.rights import NO_ROOT, NOBODY, as_nobody, open_folder
 
 from dollyd.client.verify import verify_journal
 from dollyd.daemon import retention
+from dollyd.daemon.commands.marks import CommandMarks, marks_path
 from dollyd.daemon.core.record import Kind, Time
 from dollyd.daemon.journal import Journal
 
@@ -254,3 +258,60 @@ def _steps(journal: Journal) -> int:
         count += 1
         time.sleep(0.001)
     return count
+
+
+# --- files that another user has made --------------------------------------------------------------
+
+
+@contextmanager
+def journal_of_nobody() -> Iterator[Path]:
+    """A journal in a folder that is the daemon's, and the daemon is nobody."""
+    with open_folder() as folder:
+        path = folder / "journal.db"
+        maker, _ = days(3)
+        journal_of(path, maker).close()
+        for file in (folder, *folder.iterdir()):
+            os.chown(file, NOBODY, NOBODY)
+        path.with_name("journal.db.cursor-exported").unlink()
+        yield path
+
+
+_PRUNE = """import sys; from pathlib import Path; from dollyd.daemon.journal import Journal
+journal = Journal.open(Path(sys.argv[1]))
+print("pruned", [journal.prune_records("9999") for _ in range(3)][0])
+journal.set_cursor("publisher", journal.cursor("publisher"))
+journal.set_cursor("exported", 1)"""
+
+
+@pytest.mark.skipif(bool(NO_ROOT), reason=NO_ROOT)
+def test_what_root_makes_beside_a_journal_is_for_the_user_of_the_daemon() -> None:
+    with journal_of_nobody() as path:
+        with closing(Journal.open(path, read_only=True)) as journal:  # `sudo dollyd export`
+            journal.set_cursor("exported", journal.last_id)
+            journal.backup(path.with_name("copy.db"))
+        verify_journal(path, keys(signer()))
+        marks_path(path).unlink(missing_ok=True)
+        CommandMarks(marks_path(path)).take("kid", "2026")
+        beside = {file.name: file.stat() for file in path.parent.iterdir() if file.name != "copy.db"}
+        assert {"journal.db.cursor-exported", "journal.db.commands"} < beside.keys()
+        assert {(made.st_uid, made.st_gid) for made in beside.values()} == {(NOBODY, NOBODY)}
+        done = as_nobody(_PRUNE, path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert int(done.stdout.split()[1]) > 0
+
+
+@pytest.mark.skipif(bool(NO_ROOT), reason=NO_ROOT)
+def test_a_place_of_exports_that_cannot_be_read_prunes_nothing_and_is_told_once() -> None:
+    with journal_of_nobody() as path:
+        cursor = path.with_name("journal.db.cursor-exported")
+        cursor.write_bytes(b"%020d\n" % 9999)
+        cursor.chmod(0o600)
+        done = as_nobody(_PRUNE, path)
+        assert done.stdout.count("exports_unknown") == 1
+        assert "pruned 0" in done.stdout
+        assert "JournalError" in done.stderr  # what it has not read it does not write either
+        path.with_name("journal.db.cursor-publisher").chmod(0o600)
+        os.chown(path.with_name("journal.db.cursor-publisher"), 0, 0)
+        done = as_nobody(_PRUNE, path)
+        assert "JournalUnusableError" in done.stderr
+        assert "Permission denied" in done.stderr

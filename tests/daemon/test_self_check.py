@@ -19,16 +19,25 @@ from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.halts import Halt, Halts
 from dollyd.daemon.self_check import (
     DIFFERS_MAX,
+    ENVIRONMENT,
     EVERY_S,
     MANIFEST,
+    SEALED_WHOLE,
     SelfCheck,
     check_files,
     digests,
     manifest_of,
+    sealed_folder,
 )
 from dollyd.simulators.clock import VirtualClock
 
 FILES = {"__init__.py": "", "daemon/app.py": "run", "config/rulebooks/roulette.toml": "id = 'x'"}
+LIBRARIES = (
+    "bin/dollyd",
+    "lib/cryptography/ed25519.py",
+    "lib/cryptography/__pycache__/ed25519.cpython-311.pyc",
+    "lib/dollyd/__init__.py",
+)
 
 
 @pytest.fixture
@@ -41,8 +50,22 @@ def package(tmp_path: Path) -> Path:
         path.write_text(text)
     (package / "__pycache__").mkdir()
     (package / "__pycache__" / "app.pyc").write_text("compiled here")
-    seal_directory(tmp_path)
+    seal_directory(package)
     return package
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """An environment as the Debian package lays it out, sealed with its libraries, byte code and unit."""
+    unit = tmp_path / "etc/dollyd.service"
+    environment = tmp_path / "opt/dollyd"
+    for path in (unit, *(environment / name for name in LIBRARIES)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("as built")
+    (environment / ENVIRONMENT).write_text(f"home = /usr/bin\n{SEALED_WHOLE}\n")
+    (environment / "bin/python3").symlink_to("/usr/bin/python3.11")
+    seal_directory(environment, {str(unit): unit})
+    return environment
 
 
 def test_a_sealed_build_is_good_and_names_its_manifest(package: Path) -> None:
@@ -74,6 +97,63 @@ def test_what_differs_is_named(package: Path, difference: str) -> None:
     DAMAGES[difference](package)
     answer = check_files("asked", package)
     assert (answer.result, answer.differing, answer.differs) == ("bad", 1, [difference])
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "changed lib/cryptography/ed25519.py": lambda home: (home / LIBRARIES[1]).write_text("otherwise"),
+    "changed lib/cryptography/__pycache__/ed25519.cpython-311.pyc": lambda home: (
+        home / LIBRARIES[2]
+    ).write_text("other code behind the same header"),
+    "changed bin/dollyd": lambda home: (home / LIBRARIES[0]).write_text("otherwise"),
+    "changed bin/python3": lambda home: _lead(home / "bin/python3", home),
+    "changed pyvenv.cfg": lambda home: (home / ENVIRONMENT).write_text(f"{SEALED_WHOLE}\nhome = /tmp\n"),
+    "added lib/cryptography/__pycache__/more.cpython-311.pyc": lambda home: (
+        home / "lib/cryptography/__pycache__/more.cpython-311.pyc"
+    ).touch(),
+    "added lib/more.pth": lambda home: (home / "lib/more.pth").touch(),
+    "added lib/more": lambda home: (home / "lib/more").symlink_to(home / "bin"),
+}
+
+
+def _lead(link: Path, elsewhere: Path) -> None:
+    link.unlink()
+    link.symlink_to(elsewhere)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_libraries_launcher_and_byte_code_are_sealed_too(environment: Path, change: str) -> None:
+    CHANGES[change](environment)
+    answer = check_files("asked", environment)
+    assert (answer.result, answer.differs) == ("bad", [change])
+
+
+def test_files_of_the_package_that_lie_elsewhere_are_sealed_too(environment: Path) -> None:
+    answer = check_files("asked", environment)
+    assert (answer.result, answer.files, answer.differs) == ("good", len(LIBRARIES) + 3, [])
+    unit = environment.parents[1] / "etc/dollyd.service"
+    unit.write_text("ExecStart=/bin/true")
+    assert check_files("asked", environment).differs == [f"changed {unit}"]
+    unit.unlink()
+    assert check_files("asked", environment).differs == [f"missing {unit}"]
+
+
+def test_a_manifest_that_is_lost_is_no_reason_to_play(environment: Path) -> None:
+    (environment / MANIFEST).unlink()
+    answer = check_files("asked", environment)
+    assert (answer.result, answer.differs) == ("bad", [f"unreadable {environment / MANIFEST}"])
+
+
+def test_links_in_a_manifest_are_comments_to_sha256sum(environment: Path) -> None:
+    run = subprocess.run(["sha256sum", "--check", "--strict", MANIFEST], cwd=environment, check=False)
+    assert run.returncode == 0
+
+
+def test_the_environment_that_the_package_runs_in_is_what_is_checked(environment: Path) -> None:
+    package = environment / "lib/dollyd"
+    assert sealed_folder(environment, package) == environment
+    assert sealed_folder(environment, environment.parent) == environment.parent  # this program is elsewhere
+    (environment / ENVIRONMENT).write_text("home = /usr/bin\n")  # as that of a wheel
+    assert sealed_folder(environment, package) == package
 
 
 def test_a_manifest_that_is_garbage_and_a_great_many_differences_are_bounded(package: Path) -> None:

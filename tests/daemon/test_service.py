@@ -5,18 +5,29 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.support.broker import until
+from tests.support.desk import at_desk
 
-from dollyd.daemon.core.stamp import NS_PER_MS
-from dollyd.daemon.duties import Duties
+from dollyd.daemon.consumers.replay import ReplayService
+from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
+from dollyd.daemon.duties import Duties, Pulse
 from dollyd.daemon.errors import InvariantError
+from dollyd.daemon.hotplug import Hotplug
+from dollyd.daemon.inbox import Inbox
+from dollyd.daemon.journal import Journal
+from dollyd.daemon.mqtt import MqttLink, MqttSettings
+from dollyd.daemon.publisher import Node, Publisher
 from dollyd.daemon.service import Manager, Watchdog, watchdog_us
-from dollyd.simulators.clock import VirtualClock
+from dollyd.daemon.stream_source import Entry
+from dollyd.daemon.topics import Topics
+from dollyd.simulators.clock import VirtualClock, settle
 
 
 class FakeManager:
@@ -109,7 +120,7 @@ def test_b39_the_limit_is_the_managers_and_only_for_us(environ: dict[str, str], 
 async def test_b39_a_sign_of_life_comes_three_times_within_any_limit(limit_ms: int, tmp_path: Path) -> None:
     manager = FakeManager(str(tmp_path / "notify"))
     clock, heart, missing = VirtualClock(), FakeHeart(), list[str]()
-    dog = Watchdog(limit_ms * 1000, Manager(manager.environ), clock, heart, lambda: missing)
+    dog = Watchdog(limit_ms * 1000, Manager(manager.environ), clock, heart, lambda: missing, {})
     task = asyncio.create_task(dog.run())
 
     async def pass_ms(count: int) -> int:
@@ -134,6 +145,93 @@ async def test_b39_a_sign_of_life_comes_three_times_within_any_limit(limit_ms: i
     task.cancel()
     await asyncio.wait({task})
     manager.close()
+
+
+class NoEntries:
+    """A journal without a record."""
+
+    def entries_after(self, _id: int, _limit: int, /) -> Sequence[Entry]:
+        return ()
+
+    def cursor(self) -> int:
+        return 0
+
+    def set_cursor(self, _id: int, /) -> None:
+        pytest.fail("there is nothing to acknowledge")
+
+
+async def never(*_arguments: object) -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def test_a_duty_that_hangs_is_named_and_starves_the_watchdog(
+    manager: FakeManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dollyd.daemon.duties.BEAT_EVERY_S", 0.001)
+    limit_s = 30
+    async with at_desk(tmp_path) as bench:
+        pulses = {"commands": bench.desk.pulse}
+        dog = Watchdog(limit_s * 10**6, Manager(manager.environ), bench.clock, FakeHeart(), list, pulses)
+        task = asyncio.create_task(dog.run())
+
+        async def round_of_the_watchdog() -> int:
+            await asyncio.sleep(0.02)  # an idle duty comes around some times
+            bench.clock.advance(limit_s * NS_PER_S // 3)
+            await settle()
+            return manager.heard().count("WATCHDOG=1")
+
+        assert [await round_of_the_watchdog() for _ in range(12)] == [1] * 12
+        monkeypatch.setattr(bench.desk, "_send", never)
+        bench.put(b"no command")  # whose answer is never taken, nor refused
+        rounds = [await round_of_the_watchdog() for _ in range(12)]
+        # It has begun the command: one more beat, and then six rounds, which are 60 s, are its due.
+        assert rounds.index(0) in {6, 7}
+        assert not any(rounds[7:])
+        assert re.search(r"watchdog_not_fed +stuck=commands\n", capsys.readouterr().out)
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def test_a_duty_at_rest_and_a_machine_that_slept_starve_nobody(manager: FakeManager) -> None:
+    clock, pulses = VirtualClock(), {"resting": Pulse(), "working": Pulse()}
+    pulses["resting"].rest()
+    dog = Watchdog(30_000_000, Manager(manager.environ), clock, FakeHeart(), list, pulses)
+    task = asyncio.create_task(dog.run())
+    for _ in range(20):
+        await settle()
+        clock.advance(3600 * NS_PER_S)  # all late alike, by an hour
+        await settle()
+        assert manager.heard() == ["WATCHDOG=1"]
+        pulses["working"].beat()
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_idle_duties_come_around_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dollyd.daemon.duties.BEAT_EVERY_S", 0.001)
+    line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    hotplug = Hotplug(lambda: pytest.fail("nothing was plugged in"), lambda: line)
+    journal = Journal.open(tmp_path / "journal.db")
+    replay = ReplayService([], Topics("hall"), journal, never, VirtualClock())
+    tasks = {asyncio.create_task(hotplug.run()), asyncio.create_task(replay.run())}
+    await until(lambda: min(hotplug.pulse.beats, replay.pulse.beats) > 3)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    journal.close()
+    far.close()
+
+
+async def test_a_broker_that_does_not_answer_is_waited_for_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MqttLink, "__aenter__", never)  # as with a name server that is away
+    mqtt, clock = MqttSettings(("broker:1883",), "node-1"), VirtualClock()
+    publisher = Publisher(mqtt, Topics("hall"), Node("node-1", "1", 1), NoEntries(), clock, Random(1))
+    inbox = Inbox(mqtt, clock, Random(1), lambda: "")
+    tasks = {asyncio.create_task(publisher.run()), asyncio.create_task(inbox.run())}
+    await until(lambda: publisher.pulse.rests and inbox.pulse.rests)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 async def watch(failed: asyncio.Future[None]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.tables import TEXTS
 
+from dollyd.daemon.core.events import TurnsBasis
 from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.settings import load, shipped_table
@@ -16,6 +17,8 @@ from dollyd.drivers import DRIVERS
 from dollyd.drivers.spec import Place, Proof
 
 ROULETTE = frozenset({"roulette"})
+CERTIFIED = frozenset({TurnsBasis.CERTIFIED})
+HOUSE_PROFILE = 'id = "house"\n[games.roulette]\nsource = "x"\nvoid_declarers = ["dealer"]\n'
 
 EXAMPLE = files("dollyd").joinpath("config", "examples", "roulette-b.toml").read_text()
 TABLE, WHEEL, ODDS = "tables.roulette-1", "tables.roulette-1.devices.wheel", "tables.roulette-1.devices.odds"
@@ -232,16 +235,60 @@ def test_turns_that_no_device_proves_are_refused(tmp_path: Path, monkeypatch: py
     error = refused(written(tmp_path, ('"fi-ray-2013"\n', '"us-sd"\n')))
     assert (error.key, error.problem) == (
         f"{TABLE}.devices",
-        "no device proves turns, the profile asks for it",
+        "no device proves ball-turns that are certified or counted or reported, the profile asks for them",
     )
+
+
+def test_turns_that_are_proven_in_a_way_that_is_not_enough_are_refused(tmp_path: Path) -> None:
+    # An automatic wheel only certifies them: every round would be unresolved.
+    profile = HOUSE_PROFILE + "ball_min_turns = 4\n"
+    (tmp_path / "house.toml").write_text(profile + 'turns_basis = ["counted"]\n')
+    error = refused(written(tmp_path, ('"fi-ray-2013"\n', '"house.toml"\n')))
+    assert (error.key, error.problem) == (
+        f"{TABLE}.devices",
+        "no device proves ball-turns that are counted, the profile asks for them",
+    )
+    (tmp_path / "house.toml").write_text(profile + 'turns_basis = ["counted", "certified"]\n')
+    load(written(tmp_path, ('"fi-ray-2013"\n', '"house.toml"\n')))
+
+
+def test_a_ball_detector_proves_no_turns_of_the_wheel(tmp_path: Path) -> None:
+    (tmp_path / "house.toml").write_text(HOUSE_PROFILE + "wheel_min_turns = 4\n")
+    devices = ("winning-number-line wheel", "tlp ball")
+    error = refused(game_file(tmp_path, table_of("roulette", *devices, profile="house.toml")))
+    assert "no device proves wheel-turns" in error.problem
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("poll_ms", "99", "give 100 to 500, the status period"),
+        ("poll_ms", "501", "give 100 to 500, the status period"),
+        ("rotor_rpm_x10_max", "0", "give 100 to 999"),
+    ],
+)
+def test_an_option_that_lets_no_round_come_to_a_result_is_refused(
+    tmp_path: Path, option: str, value: str, allowed: str
+) -> None:
+    change = ('role = "wheel"', f'role = "wheel"\noptions = {{ {option} = {value} }}')
+    error = refused(written(tmp_path, change))
+    assert (error.key, error.problem, error.remedy) == (
+        f"{WHEEL}.options.{option}",
+        f"{value} is out of range",
+        allowed,
+    )
+
+
+def test_a_wheel_may_be_polled_as_often_as_its_period_says(tmp_path: Path) -> None:
+    options = 'role = "wheel"\nstatus_period_ms = 1000\noptions = { polled = true, poll_ms = 1000 }'
+    load(written(tmp_path, ('role = "wheel"', options)))
 
 
 def test_a_direction_that_no_device_proves_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blind = replace(
-        DRIVERS["cammegh-ss2"], roles={"wheel": Place(ROULETTE, frozenset({Proof.NUMBER, Proof.TURNS}))}
-    )
+    turns = Place(ROULETTE, frozenset({Proof.NUMBER, Proof.BALL_TURNS}), CERTIFIED)
+    blind = replace(DRIVERS["cammegh-ss2"], roles={"wheel": turns})
     monkeypatch.setitem(DRIVERS, "cammegh-ss2", blind)
     assert "direction" in refused(written(tmp_path, ('"fi-ray-2013"\n', '"us-sd"\n'))).problem
 
@@ -378,7 +425,7 @@ def test_every_game_loads_under_its_shipped_texts(tmp_path: Path, name: str) -> 
         pytest.param(
             table_of("roulette", "winning-number-line wheel", variant="E", profile="us-sd"),
             "devices",
-            "no device proves turns",
+            "no device proves ball-turns",
             id="a-bare-number-where-turns-are-asked",
         ),
     ],

@@ -114,6 +114,19 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> Non
         _load(path)
 
 
+def test_a_systemd_credential_is_one_for_a_command_beside_the_service_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "dollyd.service" / "signing.pem"
+    path.parent.mkdir()
+    kid = new_key(path).kid
+    path.chmod(0o440)
+    with pytest.raises(ConfigError, match="read by others"):
+        _load(path)
+    monkeypatch.setattr("dollyd.daemon.signing._CREDENTIALS", str(tmp_path))
+    assert _load(path) == kid
+
+
 def test_a_systemd_credential_shows_its_acl_mask_as_group_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dollyd.daemon import ports
 from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.ports import check_port
+from dollyd.daemon.ports import check_access, check_port
 from dollyd.daemon.settings import DeviceSettings, load
 from dollyd.daemon.table import transport_of
 from dollyd.drivers.transports.serial import SerialTransport
@@ -104,7 +104,6 @@ def test_the_speed_of_a_onerng_may_be_changed_and_that_of_a_truerng_never(tmp_pa
 def usb_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A ChaosKey at 1-2.3 beside a hub, as the kernel shows them."""
     monkeypatch.setattr(ports, "USB_DEVICES", tmp_path / "devices")
-    monkeypatch.setattr(ports, "USB_NODES", tmp_path / "nodes")
     plug(tmp_path, "1-2", "1d6b", "0002", 2)
     plug(tmp_path, "1-2.3", "1d50", "60c6", 7, serial="00A1")
     (tmp_path / "devices" / "1-2.3:1.0").mkdir()
@@ -112,16 +111,12 @@ def usb_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def plug(root: Path, name: str, vid: str, pid: str, number: int, serial: str = "") -> Path:
+def plug(root: Path, name: str, vid: str, pid: str, number: int, serial: str = "") -> None:
     folder = root / "devices" / name
     folder.mkdir(parents=True)
     told = {"idVendor": vid, "idProduct": pid, "busnum": "1", "devnum": str(number)}
     for key, value in (told | ({"serial": serial} if serial else {})).items():
         (folder / key).write_text(f"{value}\n")
-    node = root / "nodes" / "001" / f"{number:03}"
-    node.parent.mkdir(parents=True, exist_ok=True)
-    node.touch()
-    return node
 
 
 @pytest.mark.parametrize("more", ["", ":serial=00A1", ":path=1-2.3", ":serial=00A1:path=1-2.3"])
@@ -145,12 +140,6 @@ def test_two_equal_usb_devices_must_be_told_apart(usb_tree: Path) -> None:
     check_port("f", device(usb_tree, "chaoskey", f"{CHAOSKEY}:serial=00A2"), must_exist=True)
 
 
-def test_a_usb_device_without_permission_is_refused(usb_tree: Path) -> None:
-    (usb_tree / "nodes" / "001" / "007").unlink()  # root may read everything; what is not there, nobody
-    with pytest.raises(ConfigError, match="udev"):
-        check_port("f", device(usb_tree, "chaoskey", CHAOSKEY), must_exist=True)
-
-
 def test_without_any_usb_nothing_is_plugged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "USB_DEVICES", tmp_path / "none")
     with pytest.raises(ConfigError, match="not plugged in"):
@@ -165,3 +154,14 @@ def test_a_serial_port_is_checked_as_before(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="not a serial port"):
         check_port("f", device(tmp_path, "truerng", str(tmp_path / "file")), must_exist=False)
+
+
+def test_a_serial_port_that_this_process_may_not_use_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    null = device(tmp_path, "truerng", "/dev/null")
+    check_access("f", null)
+    monkeypatch.setattr("dollyd.daemon.ports.os.access", lambda *_: False)  # root may use every port
+    check_access("f", device(tmp_path, "truerng", str(tmp_path / "none")))
+    with pytest.raises(ConfigError, match="dialout"):
+        check_access("f", null)

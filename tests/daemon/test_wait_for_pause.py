@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.support.chains import ChainMaker, decision
 from tests.support.daemon import Installation
+from tests.support.machine import Machine
 from typer.testing import CliRunner, Result
 
-from dollyd.daemon.cli import application
+from dollyd.daemon.cli import application, wait_for_pause
 from dollyd.daemon.core.record import Kind, Time
 from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.errors import ConfigError
@@ -114,6 +116,63 @@ def test_without_a_journal_there_is_nothing_to_wait_for(installation: Installati
     assert wait(installation, 0).exit_code == 0
 
 
-def test_a_configuration_that_this_version_refuses_is_no_pause(installation: Installation) -> None:
+def no_key(installation: Installation) -> None:
+    installation.signing_key.unlink()
+
+
+def no_tls_file(installation: Installation) -> None:
+    installation.reconfigure("[mqtt]\n", '[mqtt]\nca_file = "nowhere.crt"\n')
+
+
+def no_port(installation: Installation) -> None:
+    (installation.directory / "r1-wheel").write_text("no port")
+
+
+def misspelt(installation: Installation) -> None:
     installation.reconfigure('site = "', 'sight = "')
+
+
+@pytest.mark.parametrize("spoil", [misspelt, no_key, no_tls_file, no_port])
+def test_a_configuration_that_a_start_would_refuse_is_no_pause(
+    installation: Installation, spoil: Callable[[Installation], None]
+) -> None:
+    spoil(installation)
     assert isinstance(wait(installation, 0).exception, ConfigError)
+
+
+def test_a_table_that_the_configuration_has_lost_is_waited_for(
+    installation: Installation, chain: ChainMaker
+) -> None:
+    text = installation.config.read_text()
+    installation.config.write_text(text.replace("tables.r1", "tables.r2"))
+    said = wait(installation, 0)
+    assert (said.exit_code, "in play: r1" in said.stdout) == (1, True)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine on which the service runs, as process 700."""
+    machine = Machine(tmp_path / "root")
+    machine.answers[("systemctl", "show")] = "LoadState=loaded\nMainPID=700"
+    machine.write("/proc/700/comm", "dollyd")
+    monkeypatch.setattr(wait_for_pause, "Host", lambda: machine.host)
+    return machine
+
+
+def test_the_journal_that_the_service_has_open_is_the_one_that_counts(
+    installation: Installation, chain: ChainMaker, machine: Machine
+) -> None:
+    machine.path("/proc/700/fd").mkdir()
+    for number, name in enumerate(("/dev/null", f"{installation.journal}.lock", "socket:[17]")):
+        machine.path(f"/proc/700/fd/{number}").symlink_to(name)
+    installation.reconfigure("journal.db", "another.db")
+    said = wait(installation, 0)
+    assert (said.exit_code, "in play: r1" in said.stdout) == (1, True)
+
+
+def test_a_journal_that_is_not_to_be_seen_while_the_service_runs_is_no_pause(
+    installation: Installation, machine: Machine
+) -> None:
+    error = wait(installation, 0).exception
+    assert isinstance(error, ConfigError)
+    assert "run this as root" in str(error)

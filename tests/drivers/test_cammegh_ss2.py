@@ -105,6 +105,36 @@ def test_bonus_numbers_go_into_the_details() -> None:
     assert "bonus_3" not in details
 
 
+BONUS_GAME = [*GAME.lines("23"), "*Y;1;011", "*Y;2;022", *GAME.lines("4"), pocket_text("23"), GAME.line(5)]
+
+
+def test_bonus_numbers_that_come_after_the_first_state_5_line_are_waited_for() -> None:
+    ear = after(*BONUS_GAME, "*Y;4;044", "*Y;5;055")
+    assert ear.numbers == []
+    details = dict(ear.hear(GAME.line(5)).facts.details)
+    assert (details["bonus_4"], details["bonus_5"]) == ("44", "55")
+    assert ear.hear(GAME.line(5)).numbers == ["23"]
+
+
+def test_a_number_does_not_wait_for_bonus_numbers_without_end() -> None:
+    assert after(*BONUS_GAME).quiet(3 * PERIOD_MS + 1).hear(GAME.line(5)).numbers == ["23"]
+
+
+@pytest.mark.parametrize(
+    "closing",
+    [[status(2, 18, "23")], [status(1, 17, "23")], [status(6, 17, "23", flags=4)] * 2, []],
+)
+def test_a_number_that_waits_for_bonus_numbers_is_not_lost(closing: list[str]) -> None:
+    ear = after(*BONUS_GAME).hear(*closing)
+    assert (ear if closing else ear.lose()).numbers == ["23"]
+    assert ear.facts.flags == ()
+    assert ear.of(GameEnded) == []
+
+
+def test_a_number_that_changes_while_bonus_numbers_are_waited_for_is_none() -> None:
+    assert after(*BONUS_GAME, status(5, 17, "22"), GAME.line(5), status(2, 18, "23")).numbers == []
+
+
 # --- the number must stay --------------------------------------------------------------------------
 
 
@@ -173,26 +203,63 @@ def test_state_5_without_a_number_is_no_number() -> None:
 
 @pytest.mark.parametrize("closing", [status(6, 17, "23"), status(2, 18, "23"), status(1, 17, "23")])
 def test_a_number_shown_once_only_is_unconfirmed(closing: str) -> None:
-    ear = after(*GAME.lines("234"), GAME.line(5), closing)
+    ear = after(*GAME.lines("234"), GAME.line(5), closing, closing)
     assert ear.numbers == []
     (ended,) = ear.of(GameEnded)
     assert ended.facts.defects
 
 
-# --- damage asks for one more witness --------------------------------------------------------------
+# --- damage, and the number of the game before -----------------------------------------------------
+
+AGAIN = Game(pocket="8", before="8", bare=False)
+"""One flipped bit makes a 5 of a 4, which still shows the number of the game before."""
 
 
-@pytest.mark.parametrize("damage", ["00;0", "*X;4;0", "37", "*X;4;017;23;0;170;0*X;4;0", "4"])
-def test_after_damage_three_witnesses_are_needed(damage: str) -> None:
-    ear = after(*GAME.lines("23"), damage, *GAME.lines("4"), pocket_text("23"), GAME.line(5))
+@pytest.mark.parametrize("damage", ["00;0", "*X;4;0", "37", "*X;4;017;23;0;170;0*X;4;0", "4", "*u OK\x00"])
+def test_after_damage_the_number_of_the_game_before_needs_three_witnesses(damage: str) -> None:
+    ear = after(*AGAIN.lines("23"), damage, *AGAIN.lines("4"), AGAIN.line(5), AGAIN.line(5))
+    assert ear.numbers == []
+    assert ear.hear(AGAIN.line(5)).numbers == ["8"]
+
+
+def test_after_noise_the_number_of_the_game_before_needs_three_witnesses() -> None:
+    ear = after(*AGAIN.lines("23")).noise().hear(*AGAIN.lines("4"), pocket_text("8"), AGAIN.line(5))
+    assert ear.numbers == []
+    assert ear.hear(AGAIN.line(5)).numbers == ["8"]
+
+
+def test_without_damage_the_number_of_the_game_before_needs_two_witnesses() -> None:
+    ear = after(*AGAIN.lines("234"), AGAIN.line(5))
+    assert ear.numbers == []
+    assert ear.hear(AGAIN.line(5)).numbers == ["8"]
+
+
+def test_after_damage_another_number_needs_two_witnesses() -> None:
+    ear = after(*GAME.lines("23")).noise().hear("00;0", *GAME.lines("4"), GAME.line(5))
     assert ear.numbers == []
     assert ear.hear(GAME.line(5)).numbers == ["23"]
 
 
-def test_after_noise_three_witnesses_are_needed() -> None:
-    ear = after(*GAME.lines("23")).noise().hear(*GAME.lines("4"), GAME.line(5), GAME.line(5))
+@pytest.mark.parametrize("text", ["AT", "AT+GCAP", "*X", "*V", "OK", "*bn  7", "hello world"])
+def test_foreign_text_and_echoes_are_no_damage(text: str) -> None:
+    lines = [line for said in AGAIN.lines("234") for line in (text, said)]
+    assert after(*lines, text, AGAIN.line(5), text, AGAIN.line(5)).numbers == ["8"]
+
+
+def test_noise_before_a_whole_status_line_takes_nothing_from_it() -> None:
+    """The device document: parse from the last `*X;` of a line."""
+    ear = after(*Game(bare=False).lines("234"))
+    for _ in range(2):
+        ear.quiet(PERIOD_MS).noise(b"\xff\x00*u OK" + GAME.line(5).encode())
+    assert ear.numbers == ["23"]
+    assert ear.protocol.counters["begun-again"] == 2
+
+
+def test_noise_after_a_status_line_makes_it_none() -> None:
+    ear = after(*Game(bare=False).lines("234"))
+    for _ in range(3):
+        ear.quiet(PERIOD_MS).noise(GAME.line(5).encode() + b"\x00")
     assert ear.numbers == []
-    assert ear.hear(GAME.line(5)).numbers == ["23"]
 
 
 def test_b10_old_frames_in_a_burst_give_no_number() -> None:
@@ -205,45 +272,38 @@ def test_b10_old_frames_in_a_burst_give_no_number() -> None:
 
 def test_damage_between_two_games_is_damage_of_the_second() -> None:
     first = Game(bare=False)
-    second = first.next("5")
+    second = first.next("23")
     ear = after(*first.lines()).noise().hear(*second.lines("234"), second.line(5), second.line(5))
     assert ear.numbers == ["23"]
-    assert ear.hear(second.line(5)).numbers == ["23", "5"]
+    assert ear.hear(second.line(5)).numbers == ["23", "23"]
 
 
 def test_damage_of_one_game_is_not_that_of_the_next() -> None:
     first = Game(bare=False)
-    second = first.next("5")
+    second = first.next("23")
     ear = after(*first.lines("23")).noise().hear(*first.lines("45"), *second.lines("234"))
-    assert ear.hear(second.line(5), second.line(5)).numbers == ["23", "5"]
+    assert ear.hear(second.line(5), second.line(5)).numbers == ["23", "23"]
 
 
 def test_a_status_line_that_began_inside_another_line_is_damage() -> None:
-    ear = after(*GAME.lines("23"))
-    ear.hear("*X;4;01" + GAME.line(4), *GAME.lines("4"), pocket_text("23"), GAME.line(5))
+    ear = after(*AGAIN.lines("23"))
+    ear.hear("*X;4;01" + AGAIN.line(4), *AGAIN.lines("4"), pocket_text("8"), AGAIN.line(5))
     assert ear.numbers == []
-    assert ear.hear(GAME.line(5)).numbers == ["23"]
+    assert ear.hear(AGAIN.line(5)).numbers == ["8"]
 
 
 @pytest.mark.parametrize(
     "reply", ["*u OK", "*P NO", "*) NO", "*  NO", "*T m 2.0", "*Y;1;123", "*F 22", "bn 17"]
 )
 def test_replies_to_another_console_are_no_damage(reply: str) -> None:
-    lines = [line for said in GAME.lines("234") for line in (said, reply)]
-    assert after(*lines, pocket_text("23"), GAME.line(5)).numbers == ["23"]
+    lines = [line for said in AGAIN.lines("234") for line in (said, reply)]
+    assert after(*lines, AGAIN.line(5), AGAIN.line(5)).numbers == ["8"]
 
 
-def test_the_number_of_the_game_before_needs_three_witnesses() -> None:
-    """One flipped bit makes a 5 of a 4, which still shows the old number."""
-    again = Game(pocket="8", before="8")
-    ear = after(*again.lines("234"), pocket_text("8"), again.line(5))
-    assert ear.numbers == []
-    assert ear.hear(again.line(5)).numbers == ["8"]
-
-
-def test_a_state_4_line_heard_twice_as_5_is_no_number() -> None:
+def test_a_state_4_line_heard_twice_as_5_on_a_damaged_line_is_no_number() -> None:
     flipped = GAME.line(4).replace("*X;4", "*X;5")
-    ear = after(*GAME.lines("234"), flipped, flipped, *GAME.lines("45"), status(2, 18, "23"))
+    ear = after(*GAME.lines("23")).noise()
+    ear.hear(*GAME.lines("4"), flipped, flipped, *GAME.lines("45"), status(2, 18, "23"))
     assert ear.numbers == []
 
 

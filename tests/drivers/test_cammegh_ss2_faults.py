@@ -8,6 +8,7 @@ from tests.support.wheel_lines import PERIOD_MS, Ear, Game, status
 from dollyd.daemon.core.events import Defect, DrawUpdate, Ending, Flag, GameEnded, GameStarted, Reading
 
 GAME = Game()
+CLOSED = [status(6, 17, "8")] * 2
 BALL_UNSEEN, WITH_ROTOR, FAULT, FAILED = 1, 2, 4, 8
 
 
@@ -51,13 +52,21 @@ def test_flag_8_after_3_s_of_state_3_is_a_failed_launch() -> None:
     assert flags_told(ear) == {Flag.LAUNCH_FAILED}
 
 
-def test_flag_8_with_no_more_bets_is_a_failed_launch_at_once() -> None:
-    assert flags_told(after(*GAME.lines("23"), GAME.line(4, FAILED))) == {Flag.LAUNCH_FAILED}
+@pytest.mark.parametrize("state", [4, 7])
+def test_the_3_s_of_flag_8_run_from_the_rim_however_short_state_3_is(state: int) -> None:
+    rim, later = [GAME.line(3, FAILED)] * 3, [GAME.line(4, FAILED), *[GAME.line(state, FAILED)] * 3]
+    ear = after(GAME.line(2, FAILED), *rim, *later)
+    assert flags_told(ear) == set()
+    assert flags_told(ear.hear(GAME.line(state, FAILED))) == {Flag.LAUNCH_FAILED}
+
+
+def test_flag_8_later_than_that_is_a_failed_launch_at_once() -> None:
+    assert flags_told(after(*GAME.lines("234"), GAME.line(4, FAILED))) == {Flag.LAUNCH_FAILED}
 
 
 @pytest.mark.parametrize("shown", [[], [GAME.line(2)]])
 def test_a_launch_that_never_succeeded_is_told_at_the_end(shown: list[str]) -> None:
-    ear = after(GAME.line(2), *[GAME.line(2, FAILED)] * 3, *shown, status(6, 17, "8"))
+    ear = after(GAME.line(2), *[GAME.line(2, FAILED)] * 3, *shown, *CLOSED)
     (ended,) = ear.of(GameEnded)
     assert ended.ending is Ending.SHUT_DOWN
     assert ended.facts.flags == (Flag.LAUNCH_FAILED,)
@@ -81,7 +90,7 @@ def test_a_ball_unseen_for_5_s_is_a_fault() -> None:
 
 def test_the_5_s_begin_anew_when_the_ball_is_seen() -> None:
     unseen = [GAME.line(4, BALL_UNSEEN)] * 8
-    ear = after(*GAME.lines("234"), *unseen, GAME.line(4), *unseen, status(6, 17, "8"))
+    ear = after(*GAME.lines("234"), *unseen, GAME.line(4), *unseen, *CLOSED)
     assert flags_told(ear) == set()
     (ended,) = ear.of(GameEnded)
     assert ended.facts.defects == ()
@@ -102,6 +111,44 @@ def test_a_ball_with_the_rotor_in_the_draw_is_a_flag(state: int) -> None:
     assert flags_told(ear) == {Flag.BALL_WITH_ROTOR}
 
 
+# --- *R: back to state 1 -----------------------------------------------------------------------------
+
+BEFORE_GAME = [status(1, 17, "8")] * 2
+
+
+def test_a_game_begun_again_before_its_launch_goes_on() -> None:
+    ear = after(*GAME.lines("2"), "*R OK", *BEFORE_GAME, *GAME.lines())
+    assert ear.numbers == ["23"]
+    assert len(ear.of(GameStarted)) == 1
+    assert ear.of(GameEnded) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "flag"), [(WITH_ROTOR, Flag.BALL_WITH_ROTOR), (FAILED, Flag.LAUNCH_FAILED)]
+)
+@pytest.mark.parametrize("still", [True, False])
+def test_a_failed_launch_that_the_host_acknowledges_is_a_flag(shown: int, flag: Flag, still: bool) -> None:
+    """The maker's procedure: the game is void, the host sends `*R`, the wheel spins anew."""
+    failed = [GAME.line(2), *[GAME.line(2, shown)] * 12, *([] if still else [GAME.line(2)])]
+    ear = after(*failed, "*R OK", *BEFORE_GAME, *GAME.lines())
+    (ended,) = ear.of(GameEnded)
+    assert (ended.facts.flags, ended.facts.defects) == ((flag,), ())
+    assert ear.numbers == ["23"]
+    assert [event.game.attempt for event in ear.of(GameStarted)] == [1, 2]
+
+
+def test_a_game_begun_again_after_a_silence_is_not_that_of_before() -> None:
+    ear = after(*GAME.lines("2")).quiet(60_000).hear(*BEFORE_GAME, *GAME.lines())
+    (ended,) = ear.of(GameEnded)
+    assert Defect.DATA_GAP in ended.facts.defects
+    assert ear.of(Reading)[-1].game.attempt == 2
+
+
+def test_a_game_begun_again_can_be_closed() -> None:
+    (ended,) = after(*GAME.lines("2"), *BEFORE_GAME, *CLOSED).of(GameEnded)
+    assert (ended.ending, ended.facts.defects, ended.facts.flags) == (Ending.SHUT_DOWN, (), ())
+
+
 # --- flag 4: the wheel is out of order ---------------------------------------------------------------
 
 
@@ -112,13 +159,13 @@ def test_a_fault_is_kept_after_its_flag_is_gone(state: int) -> None:
 
 
 def test_a_fault_before_the_game_is_a_game_of_its_own() -> None:
-    ear = after(*[GAME.line(1, FAULT)] * 8, status(6, 17, "8", FAULT))
+    ear = after(*[GAME.line(1, FAULT)] * 8, *[status(6, 17, "8", FAULT)] * 2)
     (ended,) = ear.of(GameEnded)
     assert (ended.ending, ended.facts.flags) == (Ending.SHUT_DOWN, (Flag.DEVICE_FAULT,))
 
 
 def test_a_fault_that_shows_first_in_the_closed_state_is_of_the_game_it_ended() -> None:
-    ear = after(*GAME.lines("234"), status(6, 17, "8", FAULT))
+    ear = after(*GAME.lines("234"), *[status(6, 17, "8", FAULT)] * 2)
     assert flags_told(ear) == {Flag.DEVICE_FAULT}
 
 
@@ -147,7 +194,7 @@ def test_an_odd_rotor_after_no_more_bets_is_a_doubt_of_the_number(odd: str, defe
 
 
 def test_an_odd_rotor_in_a_game_that_is_shut_down_is_no_doubt_of_its_end() -> None:
-    ear = after(*GAME.lines("234"), GAME.line(4, rpm_x10=925), GAME.line(4, rpm_x10=0), status(6, 17, "8"))
+    ear = after(*GAME.lines("234"), GAME.line(4, rpm_x10=925), GAME.line(4, rpm_x10=0), *CLOSED)
     (ended,) = ear.of(GameEnded)
     assert ended.facts.defects == ()
 
@@ -178,8 +225,37 @@ def test_a_wheel_that_is_closed_in_mid_game_ends_it_without_a_doubt(states: str)
     assert (ended.ending, ended.facts.defects, ended.facts.flags) == (Ending.SHUT_DOWN, (), ())
 
 
+@pytest.mark.parametrize("states", ["2", "23", "234"])
+def test_one_line_in_state_6_ends_no_game(states: str) -> None:
+    """4 and 6, and 2 and 6, are one bit apart."""
+    rest = GAME.lines("2345"[len(states) - 1 :])
+    ear = after(*GAME.lines(states), status(6, 17, "8"), *rest)
+    assert ear.of(GameEnded) == []
+    assert ear.numbers == ["23"]
+    assert "*T Z" not in [text for _, text in ear.sent]
+
+
+def test_one_line_in_state_6_is_damage_of_a_game_that_goes_on() -> None:
+    again = Game(pocket="8", before="8", bare=False)
+    ear = after(*again.lines("234"), status(6, 17, "8"), again.line(4), again.line(5), again.line(5))
+    assert ear.numbers == []
+    assert ear.hear(again.line(5)).numbers == ["8"]
+
+
+@pytest.mark.parametrize("counter", [17, 1])
+def test_one_line_in_state_6_and_then_state_1_is_a_wheel_that_was_closed(counter: int) -> None:
+    ear = after(*GAME.lines("234"), status(6, 17, "8"), status(1, counter, "8"))
+    (ended,) = ear.of(GameEnded)
+    assert (ended.ending, ended.facts.defects, ended.facts.flags) == (Ending.SHUT_DOWN, (), ())
+
+
+def test_a_silence_after_one_line_in_state_6_is_a_gap() -> None:
+    ear = after(*GAME.lines("234"), status(6, 17, "8")).quiet(60_000)
+    assert Defect.DATA_GAP in ear.of(DrawUpdate)[-1].facts.defects
+
+
 def test_a_wheel_that_is_closed_after_a_silence_leaves_a_gap() -> None:
-    ear = after(*GAME.lines("234")).quiet(60_000).hear(status(6, 17, "8"))
+    ear = after(*GAME.lines("234")).quiet(60_000).hear(*CLOSED)
     (ended,) = ear.of(GameEnded)
     assert Defect.DATA_GAP in ended.facts.defects
 

@@ -16,6 +16,7 @@ from dollyd.drivers.protocols.cammegh_ss2_lines import (
     State,
     StatusLine,
     Warn,
+    is_damage,
     parse,
 )
 
@@ -209,6 +210,36 @@ def test_what_the_document_prints_without_its_star_is_understood(raw: bytes, lin
 )
 def test_echoes_and_modem_talk_are_no_lines(raw: bytes) -> None:
     assert parse(raw) is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"6; 9;0;158;0",
+        b"*X;2;094",
+        b"X;4;002",
+        b"*X:4:002",
+        b"*",
+        b"2",
+        b" ",
+        b"r8",
+        b"1234",
+        b"23*P",
+        b"*u OK\x00",
+        b"\xff",
+    ],
+)
+def test_pieces_of_lines_and_noise_are_damage(raw: bytes) -> None:
+    assert parse(raw) is None
+    assert is_damage(raw)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"*X", b"*V", b"*T", b"AT", b"AT+GCAP", b"OK", b"NO CARRIER", b"*bn  7", b"$WHSTA"]
+)
+def test_foreign_text_and_echoes_are_no_damage(raw: bytes) -> None:
+    assert parse(raw) is None
+    assert not is_damage(raw)
 
 
 @given(st.binary(max_size=300))

@@ -28,7 +28,7 @@ def test_a_driver_stands_under_its_own_name() -> None:
 
 @each_driver
 def test_every_field_is_filled(driver: DriverSpec) -> None:
-    may_be_empty = {"options", "serial", "usb"}
+    may_be_empty = {"options", "ranges", "serial", "usb"}
     for field in fields(driver):
         assert field.name in may_be_empty or getattr(driver, field.name), field.name
     assert driver.serial or driver.usb, "there is a way to every device"
@@ -46,6 +46,17 @@ def test_roles_games_and_proofs_are_known(driver: DriverSpec) -> None:
 @each_driver
 def test_options_are_of_plain_types(driver: DriverSpec) -> None:
     assert set(driver.options.values()) <= {bool, int, str}
+
+
+@each_driver
+def test_every_number_among_the_options_has_its_range(driver: DriverSpec) -> None:
+    assert set(driver.ranges) == {name for name, kind in driver.options.items() if kind is int}
+
+
+@each_place
+def test_turns_are_proven_in_some_way(driver: DriverSpec, role: str) -> None:
+    place = driver.roles[role]
+    assert bool(place.turns) == bool(place.proves & {Proof.BALL_TURNS, Proof.WHEEL_TURNS})
 
 
 @each_driver

@@ -164,6 +164,8 @@ MISTAKES = {
     "node": ('node = "box1"', 'node = "box2"', "node"),
     "journal": ("journal.db", "other.db", "journal.path"),
     "key": ("signing.pem", "lost.pem", "signing.key"),
+    "no-path": ("[mqtt]", '[mqtt]\npassword_file = "a\\u0000b"', "mqtt.password_file"),
+    "long-path": ("[mqtt]", f'[mqtt]\nca_file = "{"x" * 300}"', "mqtt.ca_file"),
 }
 
 

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from tools.build_deb import PLACES, PYTHON, SCRIPTS, SITE_PACKAGES, normalise, source_date, write_control
+from tools.build_deb import (
+    HOME,
+    PLACES,
+    PYTHON,
+    SCRIPTS,
+    SITE_PACKAGES,
+    lay_out_files,
+    lay_out_program,
+    normalise,
+    seal,
+    source_date,
+    write_control,
+)
 from tools.man_page import man_page
 
 from dollyd.daemon.cli import application
+from dollyd.daemon.self_check import MANIFEST, check_files
 
 ROOT = Path(__file__).resolve().parents[2]
 DEB = ROOT / "packaging/deb"
@@ -77,6 +94,7 @@ def test_the_unit_and_the_scripts_speak_of_the_same_files() -> None:
     postinst = (DEB / "postinst").read_text()
     assert f"{command[1]} wait-for-pause --config" in postinst
     assert f"config={command[2]}\n" in postinst
+    assert "dollyd check --config $config" in postinst  # without its file the command is refused
     assert command[1] == "/opt/dollyd/bin/dollyd"
 
 
@@ -93,19 +111,59 @@ def test_the_scripts_are_clean_shell() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_every_library_that_we_need_is_pinned_with_its_digest() -> None:
-    text = (DEB / "requirements.txt").read_text()
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stage of a package with one library, sealed as that of every package; gives its environment."""
+    stage = tmp_path_factory.mktemp("stage")
+    library = stage / SITE_PACKAGES / "dollyd/__init__.py"
+    library.parent.mkdir(parents=True)
+    library.write_text("number = 17\n")
+    lay_out_program(stage, os.environ)
+    lay_out_files(ROOT, stage)
+    seal(stage)
+    return stage / HOME
+
+
+def test_all_that_the_daemon_runs_is_sealed(laid_out: Path) -> None:
+    sealed = {line.partition("  ")[2] for line in (laid_out / MANIFEST).read_text().splitlines()}
+    library = SITE_PACKAGES.removeprefix(f"{HOME}/") + "/dollyd"
+    assert sealed == {
+        "bin/dollyd",
+        "bin/python",
+        "bin/python3",
+        "pyvenv.cfg",
+        f"{library}/__init__.py",
+        f"{library}/__pycache__/__init__.cpython-311.pyc",
+        "/usr/bin/dollyd",
+        *(f"/{place}" for place in PLACES.values() if "/doc/" not in place),
+    }
+    answer = check_files("asked", laid_out)  # on a machine that has the package, or has it not
+    assert not [one for one in answer.differs if " /" not in one]
+
+
+def test_what_runs_is_what_was_sealed(laid_out: Path) -> None:
+    # No environment, no files of the user, and no byte code that is written when it runs, by root either.
+    assert (laid_out / "bin/dollyd").read_text().startswith(f"#!/{HOME}/bin/python3 -IB\n")
+    (compiled,) = (laid_out / "lib").rglob("*.pyc")
+    flags = int.from_bytes(compiled.read_bytes()[4:8], "little")
+    assert flags == 0b11, "byte code goes by the source's hash, which is compared"
+
+
+@pytest.mark.parametrize(
+    ("file", "section", "key"),
+    [("requirements.txt", "project", "dependencies"), ("build-requirements.txt", "build-system", "requires")],
+)
+def test_every_library_that_we_need_is_pinned_with_its_digest(file: str, section: str, key: str) -> None:
+    text = (DEB / file).read_text()
     pinned = {
         canonicalize_name(name): version
         for name, version in re.findall(r"^([\w.-]+)==([\w.]+)", text, re.MULTILINE)
     }
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())[section][key]
     assert wanted
     for requirement in map(Requirement, wanted):
         version = pinned.get(canonicalize_name(requirement.name), "")
-        assert version, (
-            f"{requirement.name} is not pinned; the head of requirements.txt says how to write it anew"
-        )
+        assert version, f"{requirement.name} is not pinned; the head of {file} says how to write it anew"
         assert requirement.specifier.contains(version), f"{requirement} is pinned to {version}"
     for entry in re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]:
         assert "--hash=sha256:" in entry, entry
@@ -116,10 +174,26 @@ def test_the_build_time_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
     assert source_date(ROOT) == 1_700_000_000
 
 
-def test_the_manual_page_tells_of_every_command() -> None:
+def test_the_manual_page_tells_of_every_command_and_of_every_option() -> None:
     page = man_page()
     assert page == man_page()
-    for command in application.registered_commands:
-        name = str(command.name).replace("-", "\\-")
-        assert f'.SS "dollyd {name}"' in page
     assert not [line for line in page.splitlines() if line.startswith("'")]
+    said: dict[str, set[str]] = {}
+    for section in re.split(r"^\.SS ", page.replace("\\-", "-"), flags=re.MULTILINE)[1:]:
+        tags = re.findall(r"^\.B (.*)$", section, re.MULTILINE)
+        said[section.split('"')[1]] = {word.rstrip(",") for tag in tags for word in tag.split()}
+    wanted = {
+        name: {option for parameter in command.params for option in parameter.opts if option.startswith("-")}
+        for name, command in every_command("dollyd", typer.main.get_command(application))
+    }
+    unsaid = {name: options - said.get(name, set()) for name, options in wanted.items()}
+    assert not any(unsaid.values()), unsaid
+    assert wanted["dollyd table"]
+    assert wanted["dollyd archive"]
+    assert {"dollyd table open", "dollyd archive migrate"} <= said.keys()
+
+
+def every_command(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for word, one in getattr(command, "commands", {}).items():
+        yield from every_command(f"{name} {word}", one)

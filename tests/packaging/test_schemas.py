@@ -22,7 +22,7 @@ from tools.schemas.evening import whole_evening
 from tools.schemas.payloads import record_name, schemas
 
 from dollyd.client.jws import parse_envelope
-from dollyd.daemon.core.record import BODIES, Kind
+from dollyd.daemon.core.record import BODIES, FINAL_KINDS, Kind
 from dollyd.daemon.topics import Topics
 
 SCHEMAS = schemas()
@@ -111,6 +111,12 @@ def test_references_lead_somewhere() -> None:
         value = document
         for step in path.split("/"):
             value = value[step]
+
+
+def test_last_is_a_final_record_or_the_correction_of_one() -> None:
+    document = yaml.safe_load(ASYNCAPI.read_text("ascii"))
+    kinds = FINAL_KINDS | {Kind.CORRECTION}
+    assert set(document["channels"]["last"]["messages"]) == set(map(record_name, kinds))
 
 
 def test_parameters_are_those_of_the_address() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from dollyd.daemon.errors import EXIT_CONFIG
 from dollyd.daemon.last_resort import END_S
+from dollyd.daemon.restarts import PAUSE_MAX_S, RESTART_S
 
 SYSTEMD = Path(__file__).resolve().parents[2] / "systemd"
 UNIT = SYSTEMD / "dollyd.service"
@@ -58,6 +59,9 @@ def test_b40_a_failure_is_tried_again_for_ever_and_a_mistake_is_not() -> None:
     assert values("Restart") == ["always"]
     assert values("StartLimitIntervalSec") == ["0"]
     assert values("RestartPreventExitStatus") == [str(EXIT_CONFIG)]
+    assert values("RestartSec") == [str(RESTART_S)]
+    assert values("RuntimeDirectoryPreserve") == ["restart"]  # where short runs are counted
+    assert int(values("TimeoutStartSec")[0]) >= PAUSE_MAX_S + 120
     waits_for = {
         word for key in ("After", "Wants", "Requires") for line in values(key) for word in line.split()
     }

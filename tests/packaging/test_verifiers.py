@@ -13,6 +13,7 @@ from tests.support.daemon import Installation
 from tests.support.evidence import a_chain, changed, exported, fill, played
 from tools.agree.__main__ import agree
 from tools.agree.damage import DAMAGE
+from tools.agree.evidence import EVIDENCE_DAMAGE
 from tools.agree.verifiers import EXAMPLES, Foreign, MissingError, go, is_good, javascript, ours
 
 from dollyd.client.evidence import verify_evidence
@@ -70,6 +71,8 @@ def test_all_agree_on_damaged_files(tmp_path: Path) -> None:
     assert outcome.disagreements == []
     assert outcome.bad["untouched"] == 0 < outcome.good["untouched"]
     assert outcome.bad.keys() >= DAMAGE.keys() - {"untouched", "nested deeper, signed", "cut off"}
+    assert outcome.bad["tar: untouched"] == 0 < outcome.good["tar: untouched"]
+    assert (outcome.good + outcome.bad).keys() == DAMAGE.keys() | EVIDENCE_DAMAGE.keys()
     assert outcome.good.total() > SHORT // 10
 
 
@@ -93,6 +96,8 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         files[name] = changed(files["whole.tar"], folder / name, change_one)
 
     damaged("capture.tar", "captures/", lambda data: data + b" ")
+    damaged("end.tar", "records/", lambda data: b"".join(data.splitlines(keepends=True)[:-4]))
+    damaged("config.tar", "config.toml", lambda data: data + b"# changed\n")
     damaged("byte.tar", "records/", lambda data: data.replace(b'"}\n', b'"} \n', 1))
     damaged(
         "hole.tar",
@@ -117,6 +122,8 @@ def test_evidence_files_are_read(verifier: Foreign, evidence: dict[str, Path]) -
         "part.tar",
     }
     assert ": body: " in said["capture.tar"]
+    assert ": file: chain " in said["end.tar"]
+    assert ": file: config.toml " in said["config.tar"]
     assert said["byte.tar"].startswith("WRONG: record 1: envelope: ")
     assert ": chain: " in said["hole.tar"]
     assert verify_evidence(evidence["part.tar"], trusted).heads["a" * 32].first > 1

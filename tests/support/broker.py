@@ -127,6 +127,10 @@ class Mosquitto:
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
 
+    def reload(self) -> None:
+        """Have it read its access list again."""
+        self._signal(signal.SIGHUP)
+
     def save(self) -> None:
         """Write the persistence file now."""
         database = self.directory / "mosquitto.db"

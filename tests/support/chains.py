@@ -81,8 +81,10 @@ class ChainMaker:
         )
         return envelope
 
-    def begin(self) -> ChainMaker:
-        body = {"event": "chain-start", "jwk": self.signer.jwk, "reason": "new-journal"}
+    def begin(self, after: ChainMaker | None = None) -> ChainMaker:
+        body: dict[str, Any] = {"event": "chain-start", "jwk": self.signer.jwk, "reason": "new-journal"}
+        if after is not None:
+            body |= {"reason": "key-lost", "previous_chain": after.chain, "previous_seq": after.seq}
         self.add(Kind.KEY, body=body)
         return self
 

@@ -101,7 +101,7 @@ def a_chain(records: list[NewRecord], table: str, chain: str, checkpoints: tuple
     return maker
 
 
-def fill(installation: Installation, *chains: Chain) -> None:
+def fill(installation: Installation, *chains: ChainMaker) -> None:
     """A journal with these chains."""
     with closing(Journal.open(installation.journal)) as journal:
         for chain in chains:

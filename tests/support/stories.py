@@ -111,6 +111,13 @@ pauses = st.one_of(st.integers(0, 20), st.sampled_from([1_999, 2_000, 5_000, 60_
 void: st.SearchStrategy[Told] = st.tuples(st.integers(0, 20), st.just(VoidDeclared("d1", "dealer", "a coin")))
 
 
+def lost(setup: Setup) -> st.SearchStrategy[Told]:
+    """The device that reads the outcome is lost in a game."""
+    doubtful = DrawFacts(defects=(Defect.DEVICE_LOST,))
+    games = st.builds(game, st.integers(1, 2), st.just(setup.witnesses[0]))
+    return st.tuples(st.integers(0, 20), st.builds(GameEnded, games, st.just(Ending.LOST), st.just(doubtful)))
+
+
 def any_event(setup: Setup) -> st.SearchStrategy[Event]:
     devices = [*setup.witnesses, *setup.witnesses, *setup.supporters]
     games = st.builds(game, st.integers(1, 2), st.sampled_from(devices))
@@ -190,7 +197,8 @@ def parts_of(index: int) -> st.SearchStrategy[list[Told]]:
     good = st.builds(
         good_round, st.just(setup), st.integers(1, 2), st.sampled_from(readings(setup)), st.integers(0, 2)
     )
-    rounds = st.builds(disturbed, good, st.lists(st.tuples(st.integers(1, 7), single | void), max_size=2))
+    told = single | void | lost(setup)
+    rounds = st.builds(disturbed, good, st.lists(st.tuples(st.integers(1, 7), told), max_size=2))
     parts = st.lists(st.one_of(rounds, rounds, st.lists(single, max_size=4)), min_size=1, max_size=6)
     return parts.map(lambda found: [told for part in found for told in part])
 

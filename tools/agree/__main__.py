@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -17,12 +18,15 @@ import msgspec
 from tests.support.chains import ChainMaker, signer
 from tests.support.nights import Night
 from tools.agree.damage import DAMAGE, TRUSTED, Lines
+from tools.agree.evidence import EVIDENCE_DAMAGE, good_evidence
 from tools.agree.verifiers import Foreign, MissingError, go, is_good, javascript, ours
 from tools.schemas.evening import Evening, whole_evening
 
 from dollyd.client.jws import keys_of_jwks
 
 BATCH = 500
+EVIDENCE_EVERY = 15
+"""One of so many files is an evidence file."""
 NIGHT_PERIODS = 250
 DISAGREEMENTS_SHOWN = 20
 
@@ -37,11 +41,12 @@ class Outcome:
 
 
 def good_chains() -> list[Lines]:
-    """Chains to damage: short and long, one and two tables, with a new key, and a night as it was played."""
+    """Chains to damage: short and long, one and two tables, a new key, a lost one, and a night as played."""
     two = Evening("r2", "b" * 32, signer(3)).open().result(1)
     one = Evening().open().result(1)
     mixed = [line for pair in zip(one.envelopes, two.envelopes, strict=True) for line in pair]
-    return [whole_evening().envelopes, one.envelopes, mixed, played_night()]
+    lost = one.envelopes + Evening(chain="c" * 32, by=signer(3)).begin(after=one).play(1, 1).envelopes
+    return [whole_evening().envelopes, one.envelopes, mixed, lost, played_night()]
 
 
 def played_night() -> Lines:
@@ -56,7 +61,9 @@ def played_night() -> Lines:
 
 def agree(count: int, seed: int, foreign: Sequence[Foreign], folder: Path) -> Outcome:
     """Ask about `count` damaged files, in batches."""
-    rng, chains, names, outcome = Random(seed), good_chains(), list(DAMAGE), Outcome()
+    rng, chains, outcome = Random(seed), good_chains(), Outcome()
+    evidence = good_evidence(folder)
+    line_damage, tar_damage = cycle(DAMAGE.items()), cycle(EVIDENCE_DAMAGE.items())
     jwks = [signer(one).jwk for one in TRUSTED]
     keys_file = folder / "keys.json"
     keys_file.write_text(json.dumps({"keys": jwks}))
@@ -65,11 +72,15 @@ def agree(count: int, seed: int, foreign: Sequence[Foreign], folder: Path) -> Ou
         for first in range(0, count, BATCH):
             files: dict[Path, str] = {}
             for number in range(first, min(first + BATCH, count)):
-                damage = names[number % len(names)]
-                lines = DAMAGE[damage](rng.choice(chains), rng)
+                if number % EVIDENCE_EVERY == 0:
+                    file = folder / f"{number - first}.tar"
+                    files[file], pack = next(tar_damage)
+                    file.write_bytes(pack(rng.choice(evidence), rng))
+                    continue
                 file = folder / f"{number - first}.jsonl"
+                files[file], change = next(line_damage)
+                lines = change(rng.choice(chains), rng)
                 file.write_bytes(b"".join(line + b"\n" for line in lines))
-                files[file] = damage
             asked = [pool.submit(one.verdicts, keys_file, list(files)) for one in foreign]
             said = {"ours": [ours(keys, file) for file in files]}
             said |= {one.name: future.result() for one, future in zip(foreign, asked, strict=True)}
@@ -90,7 +101,7 @@ def _compare(first: int, damages: list[str], said: dict[str, list[str]], outcome
 def report(outcome: Outcome, seed: int) -> str:
     """A table of the damage, and where the verifiers disagree."""
     lines = [f"{'damage':24}{'files':>8}{'good':>8}{'bad':>8}"]
-    for damage in DAMAGE:
+    for damage in (*DAMAGE, *EVIDENCE_DAMAGE):
         good, bad = outcome.good[damage], outcome.bad[damage]
         lines.append(f"{damage:24}{good + bad:8}{good:8}{bad:8}")
     files = outcome.good.total() + outcome.bad.total()

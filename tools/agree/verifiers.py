@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dollyd.client.evidence import verify_evidence
 from dollyd.client.jws import Keys
 from dollyd.client.sources import envelopes_of_lines
 from dollyd.client.verify import verify_envelopes
@@ -39,19 +40,20 @@ class Foreign:
 
 
 def javascript(folder: Path) -> Foreign:
-    """`verify.mjs` beside npm's `jose`, both in `folder`."""
+    """`verify.mjs` and its modules beside npm's `jose`, all in `folder`."""
     _need("node")
     _need("npm")
-    shutil.copy(EXAMPLES / "verify.mjs", folder)
+    for module in EXAMPLES.glob("*.mjs"):
+        shutil.copy(module, folder)
     if not (folder / "node_modules" / "jose").is_dir():
         _run("npm", "install", "--prefix", folder, "--no-audit", "--no-fund", "--prefer-offline", JOSE)
     return Foreign("JavaScript", ["node", folder / "verify.mjs"])
 
 
 def go(folder: Path) -> Foreign:
-    """`verify.go`, built in `folder`."""
+    """`verify.go` and `evidence.go`, built in `folder`."""
     _need("go")
-    _run("go", "build", "-o", folder / "verify-go", EXAMPLES / "verify.go")
+    _run("go", "build", "-o", folder / "verify-go", *sorted(EXAMPLES.glob("*.go")))
     return Foreign("Go", [folder / "verify-go"])
 
 
@@ -60,8 +62,11 @@ def ours(keys: Keys, file: Path) -> str:
 
     Whether two persons stand behind a decision by hand is its question alone: the others know no commands.
     """
-    with file.open("rb") as stream:
-        report = verify_envelopes(envelopes_of_lines(stream), keys)
+    if file.suffix == ".tar":
+        report = verify_evidence(file, keys)
+    else:
+        with file.open("rb") as stream:
+            report = verify_envelopes(envelopes_of_lines(stream), keys)
     for problem in report.problems:
         if not problem.why.startswith(_PERSONS):
             return f"{_WRONG}record {problem.at}: {problem.why}"

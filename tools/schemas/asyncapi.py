@@ -43,7 +43,7 @@ _FINALS = tuple(record_name(kind) for kind in BODIES if kind in FINAL_KINDS)
 
 CHANNELS: dict[str, Channel] = {
     "record": Channel("send", _RECORDS),
-    "last": Channel("send", _FINALS, retained=True),
+    "last": Channel("send", (*_FINALS, record_name(Kind.CORRECTION)), retained=True),
     "checkpoint": Channel("send", (record_name(Kind.CHECKPOINT),), retained=True),
     "state": Channel("send", ("state",), retained=True),
     "device": Channel("send", ("device",), retained=True),

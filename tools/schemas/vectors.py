@@ -81,6 +81,9 @@ def _good() -> Iterator[Vector]:
     mixed = [line for pair in zip(one.envelopes, two.envelopes, strict=True) for line in pair]
     yield Vector("good-two-tables", mixed)
     yield Vector("good-two-chains-of-a-table", [*one.envelopes, *Evening(chain="c" * 32).open().envelopes])
+    next_one = Evening(chain="c" * 32, by=signer(3)).begin(after=one)
+    yield Vector("good-chain-after-another", [*one.envelopes, *next_one.envelopes])
+    yield Vector("good-chain-after-one-that-is-not-here", next_one.envelopes)
     spaced = Evening().open()
     payload = parse_envelope(spaced.envelopes[0]).payload
     yield Vector("good-spaces-in-a-payload", [envelope_of(header(), payload.replace(b'":', b'": '))])
@@ -177,6 +180,8 @@ def _bad_chains() -> Iterator[Vector]:
     lines = Evening().open().result(1).envelopes
     yield Vector("bad-hole", [*lines[:2], *lines[3:]], 3, "chain")
     yield Vector("bad-begins-in-the-middle", lines[1:], 1, "chain")
+    next_one = Evening(chain="c" * 32, by=signer(3)).begin(after=Evening().open().result(1))
+    yield Vector("bad-end-before-the-next-chain", [*lines[:-1], *next_one.envelopes], len(lines), "chain")
     yield Vector("bad-order", [*lines[:2], lines[3], lines[2]], 3, "chain")
     yield Vector("bad-record-twice", [*lines[:3], lines[2]], 4, "chain")
     yield Vector("bad-no-key-first", Evening().say(Kind.INCIDENT, 0, _incident()).envelopes, 1, "chain")

@@ -18,8 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tools.build_deb import ROOT, SITE_PACKAGES, version_of
-from tools.manifest import seal_directory
+from tools.build_deb import ROOT, SITE_PACKAGES, seal, version_of
 from tools.system_test.cases import (
     CASES,
     Case,
@@ -60,7 +59,7 @@ def build(folder: Path) -> list[Path]:
     ):
         file = later / name
         file.write_text(file.read_text("utf-8").replace(old, f"{old}.post1", 1))
-    seal_directory(later / SITE_PACKAGES)
+    seal(later)
     (later / "DEBIAN/md5sums").unlink()
     next_deb = folder / deb.name.replace(version, f"{version}.post1", 1)
     quietly(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", str(later), str(next_deb)])

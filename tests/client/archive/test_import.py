@@ -7,10 +7,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.client.test_site_trust import file_of
 from tests.support.archives import OpenStore, count
 from tests.support.chains import SITE, ChainMaker, signer
 from typer.testing import CliRunner, Result
 
+from dollyd.client import SiteTrust
+from dollyd.client.archive.service import Archive
 from dollyd.daemon.cli.archive import application
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.journal import Journal
@@ -63,6 +66,25 @@ def test_the_schema_is_made_and_told(database: str, bare: OpenStore) -> None:
     said = [CliRunner().invoke(application, ["migrate", "--database", database]).stdout for _ in range(2)]
     assert said == ["0001 tables\n0002 views\n", "the schema is the newest one\n"]
     assert count(bare(), "schema_steps") == 2
+
+
+def test_the_trust_file_is_followed_while_the_archive_runs_and_taken_as_it_is_for_an_import(
+    database: str, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed: list[object] = []
+
+    async def run(instance: Archive) -> None:
+        followed.append(instance._site_trust)
+
+    monkeypatch.setattr("dollyd.daemon.cli.archive._run", run)
+    trust = tmp_path / "trust.json"
+    given = ["--site", SITE, "--trust", str(trust), "--root", signer(8).kid, "--database", database]
+    assert CliRunner().invoke(application, [*given, "--broker", "b:1"]).exit_code == 0
+    (one,) = followed
+    assert isinstance(one, SiteTrust)
+    assert one.offer(file_of(1, 1))
+    done = CliRunner().invoke(application, [*given, "--import", str(journal)])
+    assert done.stdout.startswith("91 records, 91 of them new\n")
 
 
 @pytest.mark.parametrize(

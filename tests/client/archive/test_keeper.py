@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from dollyd.client.archive.keeper import LATER_S, Keeper, newest
+from dollyd.client.archive.keeper import Keeper, newest
 from dollyd.client.archive.store import Chain, Gap
 from dollyd.client.reader import REPLAYS_AT_ONCE
-from dollyd.client.replay import Patience
+from dollyd.client.replay import LATER_S, Patience
 
 GAP = Gap("r1", "c", 5, 9, certain=True)
 

@@ -9,12 +9,14 @@ from contextlib import asynccontextmanager, suppress
 from random import Random
 
 import pytest
+from tests.client.test_site_trust import file_of
 from tests.support.archives import OpenStore, count, holds
 from tests.support.broker import Mosquitto, listening, until
 from tests.support.chains import SITE, ChainMaker, keys, signer
 from tests.support.evenings import House
 from tests.support.replaying import TOPICS, node_at
 
+from dollyd.client import SiteTrust
 from dollyd.client.archive.service import Archive
 from dollyd.client.archive.store import Store, StoreError
 from dollyd.client.replay import Patience
@@ -32,13 +34,16 @@ def broker() -> Iterator[Mosquitto]:
 
 @asynccontextmanager
 async def archive(
-    broker: Mosquitto, open_store: OpenStore, name: str = "archive", group: str = ""
+    broker: Mosquitto,
+    open_store: OpenStore,
+    name: str = "archive",
+    group: str = "",
+    trust: SiteTrust | None = None,
 ) -> AsyncIterator[Archive]:
     """An instance that has subscribed; it ends with the block, and whatever it holds is lost."""
     mqtt = MqttSettings((broker.address,), "replaced", ack_deadline_s=5.0)
-    instance = Archive(
-        mqtt, SITE, name, keys(signer()), open_store, group=group, patience=QUICK, rng=Random(1)
-    )
+    trusted = trust or keys(signer())
+    instance = Archive(mqtt, SITE, name, trusted, open_store, group=group, patience=QUICK, rng=Random(1))
     working = asyncio.create_task(instance.run())
     try:
         await until(lambda: instance._link is not None or working.done())
@@ -68,6 +73,32 @@ async def test_one_archive_fills_what_was_lost_and_acknowledges_what_is_whole(
             await until(lambda: any(json.loads(one)["seq"] == 61 for one in acks.payloads()))
     assert instance.stats.archived == 61
     assert json.loads(acks.payloads()[-1])["consumer"] == "archive"
+
+
+async def test_who_pins_the_root_follows_the_trust_file_that_the_site_retains(
+    broker: Mosquitto, open_store: OpenStore
+) -> None:
+    maker = ChainMaker().begin().play(1, 1)
+    trust, store = SiteTrust(signer(8).kid, SITE), open_store()
+    async with (
+        node_at(broker, {maker.chain: maker}) as node,
+        archive(broker, open_store, trust=trust) as instance,
+    ):
+        await node.publish(maker.entries)
+        await until(lambda: instance.refused == {"unknown-key": 4})
+        await node.keep(TOPICS.trust(), file_of(2, 1))
+        await until(lambda: trust.trust is not None)
+        maker.play(2, 2)
+        await node.publish(maker.entries[4:])
+        await whole(store, 7)
+        await node.keep(TOPICS.trust(), file_of(3, 1, revoked=1))
+        await until(lambda: trust.trust is not None and trust.trust.version == 3)
+        await node.keep(TOPICS.trust(), file_of(2, 1))
+        await until(lambda: trust.refused == 1)
+        maker.play(3, 3)
+        await node.publish(maker.entries[7:])
+        await until(lambda: instance.refused["unknown-key"] >= 7)
+        assert count(store, "records") == 7
 
 
 async def test_the_last_record_is_missed_by_what_the_broker_keeps(

@@ -13,11 +13,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.client.test_trust import END, node, trusted
 from tests.support.archives import OpenStore, bring, count, holds, intake_of, plain
-from tests.support.chains import ChainMaker, decision, signer
+from tests.support.chains import SITE, ChainMaker, decision, signer
 from tests.support.evenings import House
 
-from dollyd.client.archive.intake import Heard
+from dollyd.client.archive.intake import Heard, Intake
 from dollyd.client.archive.store import SchemaError, Store, StoreError, migrations
 from dollyd.client.jws import parse_envelope, strict_object
 from dollyd.client.replay import REPLAY_MAX
@@ -125,6 +126,21 @@ def test_a_rotated_key_is_known_to_the_other_instance(open_store: OpenStore) -> 
     maker.signer = signer(2)
     other = open_store()
     assert bring(other, [maker.add(Kind.ROUND, 1)]) == 1
+
+
+@pytest.mark.parametrize("revoked", [False, True])
+def test_a_rotated_key_is_as_good_as_the_one_that_announced_it_to_another_instance(
+    open_store: OpenStore, *, revoked: bool
+) -> None:
+    maker = ChainMaker().begin()
+    maker.add(Kind.KEY, body={"event": "rotated", "jwk": signer(2).jwk, "reason": "yearly"})
+    bring(open_store(), maker.envelopes)
+    maker.signer = signer(2)
+    other = open_store()
+    trust = trusted(node(signer(1), **({"revoked": END, "reason": "stolen"} if revoked else {})))
+    intake = Intake(SITE, trust, other.announced)
+    assert other.announced(maker.chain) == [(signer(2).jwk["x"], signer(1).kid)]
+    assert len(intake.take([Heard(maker.add(Kind.ROUND, 1))])) == (0 if revoked else 1)
 
 
 def test_the_first_key_of_a_chain_does_not_vouch_for_itself(store: Store) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from examples.settlement_service import HELD, Book, Database, open_database
+from examples.settlement_service import HELD, Book, Database, is_accepted, loss, open_database
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.chains import ChainMaker
 from tests.support.postgres import Postgres
 from tests.support.tables import layout, roulette
 
-from dollyd.client import Delivered, Watermark
+from dollyd.client import Delivered, GapError, Watermark
 from dollyd.client.jws import parse_envelope
 from dollyd.client.settlement.rulebooks import load_rulebook
 from dollyd.daemon.core.games.roulette import ROULETTE
@@ -335,3 +335,35 @@ def test_settle_then_correct_equals_settle_right(data: st.DataObject) -> None:
         assert corrected.living() == straight.living()
         query = "SELECT id, round, verdict, stake, state FROM bet ORDER BY id, round"
         assert one.query(query) == other.query(query)
+
+
+# --- what is kept of the chains -------------------------------------------------------------------
+
+MARK = Watermark("r1", "a" * 32, 7, "7" * 64, ("x-2", "x-3"), "kid-1")
+
+
+def test_the_watermark_is_kept_whole(database: Database) -> None:
+    with database.transaction():
+        database.watermarks.save(MARK)
+    assert database.watermarks.load() == {MARK.chain: MARK}
+
+
+def test_watermarks_of_an_older_version_are_taken_over_in_postgresql(address: str) -> None:
+    with closing(open_database(address)) as database:
+        database.query("ALTER TABLE dollyd_watermark DROP COLUMN kid")
+        database.query("INSERT INTO dollyd_watermark VALUES (?, 'r1', 6, ?, '')", MARK.chain, "6" * 64)
+    with closing(open_database(address)) as database:
+        assert database.watermarks.load() == {MARK.chain: Watermark("r1", MARK.chain, 6, "6" * 64)}
+        database.watermarks.save(MARK)
+        assert database.watermarks.load() == {MARK.chain: MARK}
+        database.query(f"TRUNCATE {TABLES}")
+
+
+def test_only_losses_that_people_named_are_accepted() -> None:
+    gap = GapError("r1", "a" * 32, 5, 7, "pruned")
+    for text, accepted in (("5-7", True), ("1-900", True), ("5-6", False), ("6-7", False)):
+        assert is_accepted(gap, [loss(f"{'b' * 32}:1-900"), loss(f"{gap.chain}:{text}")]) is accepted
+    assert not is_accepted(gap, [loss(f"{'b' * 32}:1-900")])
+    for wrong in ("", f"{gap.chain}:5", f"{gap.chain}:a-b"):
+        with pytest.raises(ValueError, match=r"int|unpack"):
+            loss(wrong)

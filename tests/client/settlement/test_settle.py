@@ -267,6 +267,16 @@ def test_the_last_results_skip_voids_and_take_the_superseding_one() -> None:
     assert [record["round"] for record in last_results([*records, no_round, right], 9)] == [1, 2, 4, 5]
 
 
+def test_a_correction_of_a_round_before_the_first_is_not_taken_for_the_last_result() -> None:
+    results = [payload("result", {"n": number}, number) for number in (10, 11)]
+    before = correction({"kind": "result", "outcome": {"n": 30}}, 3)
+    within = correction({"kind": "result", "outcome": {"n": 100}}, 10)
+    assert last_results([*results, before], 2) == results
+    last = last_results([results[0], before, within, results[1]], 2)
+    assert [record["round"] for record in last] == [10, 11]
+    assert last[0]["body"]["outcome"] == {"n": 100}
+
+
 # --- the command -----------------------------------------------------------------------------------
 
 BETS_TEXT = [

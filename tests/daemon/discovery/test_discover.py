@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from dollyd.daemon.cli import application
 from dollyd.daemon.discovery import report
 from dollyd.daemon.discovery.identity import Identity
+from dollyd.daemon.discovery.known import ADAPTERS, GENERATORS, RULED_VENDORS, own_rule
 from dollyd.daemon.discovery.report import Found, configuration, discover, lines
 from dollyd.daemon.discovery.sysfs import serial_ports, stable_name, usb_devices
 from dollyd.daemon.host import Host
@@ -88,6 +90,29 @@ async def test_a_port_that_is_held_is_not_asked_and_its_holder_is_named(
     assert "held by brltty (pid 812)" in "\n".join(lines(found))
     assert sections(found) == {}  # in a comment, for somebody to fill in
     assert any(line.startswith("# port =") for line in configuration(found))
+
+
+async def test_a_port_of_the_board_is_asked_and_the_kernel_s_console_never(
+    machine: Machine, asked: list[str]
+) -> None:
+    for name in ("ttyS0", "ttyS1"):
+        machine.write(f"/sys/class/tty/{name}/type", "4")
+        machine.write(f"/sys/class/tty/{name}/device/driver", "serial8250")
+        machine.write(f"/dev/{name}", "")
+    machine.write("/sys/class/tty/console/active", "tty0 ttyS0")
+    found = await discover(machine.host)
+    assert asked == ["/dev/ttyS1"]
+    assert "console" in found.devices[0].identity.note
+
+
+def test_a_rule_is_written_for_those_devices_only_that_ours_do_not_name() -> None:
+    rules = (Path(__file__).parents[3] / "systemd" / "60-dollyd.rules").read_text()
+    named = re.findall(r'^ATTR{idVendor}=="(\S+)"(?:, ATTR{idProduct}=="(\S+)")?, ENV', rules, re.MULTILINE)
+    ours = {(vid, pid) for vids, pids in named for vid in vids.split("|") for pid in (pids or "*").split("|")}
+    assert ours == {*GENERATORS, *((vendor, "*") for vendor in RULED_VENDORS)}
+    assert {own_rule(*ids) for ids in (*ADAPTERS, *GENERATORS)} == {""}
+    told = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    assert f"\n{own_rule('1209', '0001')}\n" in told
 
 
 async def test_a_strange_modem_is_not_asked(machine: Machine, asked: list[str]) -> None:

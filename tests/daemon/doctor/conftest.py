@@ -24,7 +24,7 @@ path = "{home}/journal.db"
 low_mb = 0
 floor_mb = 0
 [signing]
-key = "{home}/signing.pem"
+key = "/run/credentials/dollyd.service/dollyd_signing.pem"
 [tables.r1]
 game = "roulette"
 variant = "A"
@@ -54,14 +54,16 @@ class Bench:
     """A machine with a table, and the doctor."""
 
     def __init__(self, directory: Path) -> None:
-        self.home = directory / "home"
+        self.machine = Machine(directory / "root")
+        self.home = self.machine.path("/srv")
         self.home.mkdir()
         self.home.chmod(0o770)
-        self.machine = Machine(directory / "root")
+        self.key = self.machine.path("/etc/dollyd/credentials/signing.pem")
+        self.key.parent.mkdir(parents=True)
         self.port = self.machine.adapter("ttyUSB0", "1-1", serial="A50285BI")
         self.config = self.home / "dollyd.toml"
         self.config.write_text(CONFIG.format(home=self.home, port=self.port))
-        self.signer = new_key(self.home / "signing.pem")
+        self.signer = new_key(self.key)
         self.clock = VirtualClock(utc_ns=time.time_ns())
         self.package = self.home / "package"
         self.package.mkdir()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.daemon import Installation
+from typer.testing import CliRunner
+
+from dollyd.daemon.cli import application
 from dollyd.daemon.cli.check import summary
 from dollyd.daemon.doctor.checks import BEFORE_A_START, findings
 from dollyd.daemon.doctor.credentials import absent
@@ -26,20 +31,27 @@ def test_each_device_is_named_by_what_is_plugged_in(bench: Bench) -> None:
 
 
 def test_a_credential_is_read_where_the_unit_gets_it_from(bench: Bench) -> None:
-    source = bench.machine.path("/etc/dollyd/credentials/signing.pem")
-    source.parent.mkdir(parents=True)
-    (bench.home / "signing.pem").rename(source)
-    given = "/run/credentials/dollyd.service/dollyd_signing.pem"
-    bench.config.write_text(bench.config.read_text().replace(f"{bench.home}/signing.pem", given))
     assert told(bench)[0].endswith(f"key {bench.signer.kid}")
-    source.unlink()
+    bench.key.unlink()
     assert "key" not in told(bench)[0]
     settings = bench.case().settings
     assert settings is not None
-    assert list(absent(settings)) == [("signing.key", given)]
+    assert list(absent(settings)) == [("signing.key", "/run/credentials/dollyd.service/dollyd_signing.pem")]
 
 
 def test_what_a_start_would_survive_is_told(bench: Bench) -> None:
     assert findings(bench.case(), BEFORE_A_START) == []
     bench.config.write_text(bench.config.read_text().replace("low_mb = 0", "low_mb = 1000000000"))
     assert [one.id for one in findings(bench.case(), BEFORE_A_START)] == ["disk-low"]
+
+
+def test_that_no_broker_was_asked_is_told_with_its_reason(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, "127.0.0.1:1", variant="A")
+    (tmp_path / "r1-wheel").symlink_to("/dev/null")
+    secret = "/run/credentials/dollyd.service/dollyd_mqtt.password"
+    installation.reconfigure("[mqtt]\n", f'[mqtt]\npassword_file = "{secret}"\n')
+    words = ["check", "--config", str(installation.config)]
+    assert CliRunner().invoke(application, words).exit_code == 0
+    said = CliRunner().invoke(application, [*words, "--broker"])
+    assert said.exit_code == 1
+    assert "no broker was asked: it wants mqtt.password_file" in said.stdout

@@ -39,6 +39,8 @@ def test_a_healthy_machine_has_no_finding(bench: Bench) -> None:
 
 def test_a_machine_without_systemd_and_udev_is_looked_at_all_the_same(bench: Bench) -> None:
     bench.machine.answers.clear()
+    new_key(bench.home / "own.pem")
+    bench.configure(("/run/credentials/dollyd.service/dollyd_signing.pem", f"{bench.home}/own.pem"))
     assert bench.found() <= {"modem-manager"}
 
 
@@ -129,9 +131,12 @@ def not_allowed(bench: Bench) -> None:
     )
 
 
-def credential(name: str) -> Callable[[Bench], None]:
-    path = f"/run/credentials/dollyd.service/{name}"
-    return lambda bench: bench.configure((f"{bench.home}/signing.pem", path))
+def no_credential(bench: Bench) -> None:
+    bench.configure(("dollyd_signing.pem", "signing.pem"))
+
+
+def no_source(bench: Bench) -> None:
+    bench.key.unlink()
 
 
 def changed_program(bench: Bench) -> None:
@@ -172,7 +177,7 @@ def on_network(bench: Bench) -> None:
 
 
 def not_writable(bench: Bench) -> None:
-    bench.home.chmod(0o700)
+    bench.home.chmod(0o750)
 
 
 def no_folder(bench: Bench) -> None:
@@ -194,7 +199,7 @@ def put_aside(bench: Bench) -> None:
 
 
 def readable_key(bench: Bench) -> None:
-    (bench.home / "signing.pem").chmod(0o644)
+    bench.key.chmod(0o644)
 
 
 def certificate(bench: Bench, ahead_ns: int, hours: float = 24 * 365) -> None:
@@ -267,8 +272,8 @@ SEEDS: Iterable[tuple[str, Callable[[Bench], None]]] = (
     ("config", lambda bench: bench.configure(('"A"', '"Z"'))),
     ("sandbox", hidden),
     ("sandbox", not_allowed),
-    ("credential", credential("signing.pem")),
-    ("credential-missing", credential("dollyd_signing.pem")),
+    ("credential", no_credential),
+    ("credential-missing", no_source),
     ("unit-missing", lambda bench: bench.state(LoadState="not-found")),
     ("unit-disabled", lambda bench: bench.state(UnitFileState="disabled")),
     ("unit-failed", lambda bench: bench.state(ActiveState="failed", Result="exit-code", ExecMainStatus="78")),
@@ -376,6 +381,17 @@ def test_a_journal_too_large_for_a_look_is_said_to_be_so(
     assert bench.found() == {"journal-unchecked"}
 
 
+@pytest.mark.parametrize("spoil", [group_of_root, asleep, modem_manager])
+def test_for_a_device_that_our_rules_do_not_know_the_rule_is_written_out(
+    bench: Bench, spoil: Callable[[Bench], None]
+) -> None:
+    spoil(bench)
+    assert "install dollyd's udev rules" in bench.told()
+    bench.machine.write("/sys/devices/pci0/usb1/1-1/idVendor", "1209")
+    bench.machine.write("/sys/devices/pci0/usb1/1-1/idProduct", "0001")
+    assert 'ATTRS{idVendor}=="1209", ATTRS{idProduct}=="0001", GROUP="dialout"' in bench.told()
+
+
 def test_a_holder_is_named(bench: Bench) -> None:
     held(bench)
     assert "minicom (pid 812)" in bench.told()
@@ -421,20 +437,14 @@ def test_a_wheel_that_is_polled_needs_no_push(bench: Bench) -> None:
 
 
 def test_a_credential_is_looked_at_where_systemd_takes_it_from(bench: Bench) -> None:
-    credential("dollyd_signing.pem")(bench)
-    source = "/etc/dollyd/credentials/signing.pem"
-    bench.machine.write(source, (bench.home / "signing.pem").read_text())
-    bench.machine.path(source).chmod(0o600)
-    assert bench.findings() == []
-    bench.machine.path(source).chmod(0o644)
+    assert bench.case().keyring is not None
+    bench.key.chmod(0o644)
     assert bench.found() == {"key-file"}
 
 
 def test_a_credential_that_only_root_may_see_is_said_to_be_unseen(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    credential("dollyd_signing.pem")(bench)
-    bench.machine.write("/etc/dollyd/credentials/signing.pem", "the key")
     monkeypatch.setattr("dollyd.daemon.doctor.credentials.os.access", lambda *_: False)
     assert bench.found() == {"credential-unseen"}
 

@@ -1,0 +1,122 @@
+"""One chain as a reader follows it: what is held of it, which keys count, and whose turn it is to sign."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from dollyd.client.delivered import Delivered
+from dollyd.client.jws import EnvelopeError, key_of_jwk, public_jwk, thumbprint
+from dollyd.client.lineage import Lineage, key_of_x
+from dollyd.client.replay import Asker, BrokenChain, Sequencer
+from dollyd.client.watermark import Watermark
+from dollyd.daemon.core.record import VERSION, KeyBody, Kind, Record
+
+_KEY_BODY = msgspec.json.Decoder(KeyBody)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRecord:
+    """A record whose signature is right."""
+
+    record: Record
+    kid: str
+    envelope: bytes
+    digest: str
+
+    @property
+    def seq(self) -> int:
+        """Its number in the chain."""
+        return self.record.seq
+
+    @property
+    def prev(self) -> str:
+        """Digest of the record before it."""
+        return self.record.prev
+
+
+class FollowedChain:
+    """A chain from its watermark on. Raises `EnvelopeError` where that holds no keys."""
+
+    def __init__(self, mark: Watermark, asker: Asker) -> None:
+        self.table = mark.table
+        self.name = mark.chain
+        self.began = mark.seq
+        self.order: Sequencer[SignedRecord] = Sequencer(mark.seq, mark.digest)
+        self.asker = asker
+        self.announced = Lineage.of(mark.kid, mark.keys)
+        """Keys announced in what was heard, also where that is not delivered yet."""
+        self.after: FollowedChain | None = None
+        self.after_seq = 0
+        self.broken = False
+        self._signers = (mark.kid, *(thumbprint(key_of_x(x)) for x in mark.keys))
+        """Keys that signed what was delivered, one announced by the other; the last one's turn it is."""
+        self._keys = mark.keys
+
+    @property
+    def proven(self) -> bool:
+        """Whether any record of it was signed by a trusted key."""
+        return self.broken or self.order.tip > 0
+
+    @property
+    def held_up(self) -> bool:
+        """Whether the chain before it in its table has not been delivered to its end."""
+        return self.after is not None and self.after.order.seq < self.after_seq
+
+    @property
+    def watermark(self) -> Watermark:
+        """That everything delivered is done."""
+        order = self.order
+        return Watermark(self.table, self.name, order.seq, order.digest, self._keys, self._signers[0])
+
+    def take_key(self, signed: SignedRecord) -> KeyBody:
+        """A key enters the chain, or the chain begins with its key. Raises `BrokenChain`."""
+        try:
+            body = _KEY_BODY.decode(signed.record.body)
+            key = key_of_jwk(body.jwk)
+        except (EnvelopeError, msgspec.ValidationError) as error:
+            raise BrokenChain(signed.seq, f"it announces no key: {error}") from error
+        if body.event == "rotated":
+            self.announced.add(key, signed.kid)
+        elif signed.seq != 1 or thumbprint(key) != signed.kid:
+            raise BrokenChain(signed.seq, "a chain begins once, with the key that signs it")
+        return body
+
+    def release(self) -> Delivered | None:
+        """The next record, None where it has not come. Raises `BrokenChain` where it does not fit."""
+        lost = not self.order.digest
+        signed = self.order.release()
+        if signed is None:
+            return None
+        _check(signed)
+        self._check_turn(signed, lost=lost)
+        return Delivered(signed.record, signed.envelope, self._keys, self._signers[0])
+
+    def _check_turn(self, signed: SignedRecord, *, lost: bool) -> None:
+        """A key that announced another one has signed its last record in this chain.
+
+        The first record decides whose turn it is, and so does one behind a loss: what was lost may have
+        announced a key.
+        """
+        signers, kid = self._signers, signed.kid
+        if lost or signers == ("",):
+            signers = signers[: signers.index(kid) + 1] if kid in signers else (kid,)
+        if signers[-1] != kid:
+            word = "superseded" if kid in signers else "signer"
+            raise BrokenChain(signed.seq, f"{word}: it is the turn of key {signers[-1]}, not of {kid}")
+        if signed.record.kind == Kind.KEY:
+            announced = thumbprint(key_of_jwk(_KEY_BODY.decode(signed.record.body).jwk))
+            signers += (announced,) if announced != kid else ()
+        if signers != self._signers:
+            self._signers = signers
+            keys = (self.announced.get(one) for one in signers[1:])
+            self._keys = tuple(public_jwk(key)["x"] for key in keys if key is not None)
+
+
+def _check(signed: SignedRecord) -> None:
+    """What must be true of a record in its place, besides its signature and its link."""
+    if signed.record.v != VERSION:
+        raise BrokenChain(signed.seq, f"version {signed.record.v} is not known here")
+    if signed.seq == 1 and signed.record.kind != Kind.KEY:
+        raise BrokenChain(1, "the chain does not begin with its key")

@@ -1,0 +1,83 @@
+"""The state with which a table goes on: after a restart, or under another configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from dollyd.daemon.core.events import OddsDrawn
+from dollyd.daemon.core.record import Odds
+from dollyd.daemon.core.stamp import NS_PER_S, Stamp
+from dollyd.daemon.core.state import Mark, Round, Setup, Table
+from dollyd.daemon.engine import Engine
+from dollyd.daemon.journal import Tail
+
+BY_CONFIGURATION = "configuration"
+"""Who opens and closes a table where no person does: it is configured, or is not any more."""
+
+
+def carried_over(old: Engine, setup: Setup, kept: Container[str]) -> Table:
+    """The state of a table between two rounds, under another setup, with those devices that are `kept`."""
+    table = replace(
+        old.table,
+        last_games=tuple(game for game in old.table.last_games if game.device in kept),
+        running=tuple(game for game in old.table.running if game.device in kept),
+        devices=tuple(view for view in old.table.devices if view.name in kept),
+    )
+    if any(name not in kept for name in setup.witnesses):  # another wheel has another last spin
+        table = replace(table, wheel_direction="")
+    if old.setup.game is not setup.game:  # what one game remembers means nothing to another
+        table = replace(table, memory=(), wheel_direction="", proposal=None)
+    return table
+
+
+def opens_by_itself(tail: Tail | None) -> bool:
+    """Whether the table waits for nobody: it never was open, or was taken out of the configuration open."""
+    if tail is None or tail.session is None:
+        return True
+    return not tail.session_open and tail.session["body"]["by"] == BY_CONFIGURATION
+
+
+def restored(setup: Setup, tail: Tail, at: Stamp) -> Table:
+    """The state of a table as its journal tells it; a round under way was interrupted.
+
+    Which way the wheel turned last is not asked of it: spins may have been missed.
+    """
+    current = None
+    if tail.open_round is not None:
+        current = Round(tail.open_round, opened=None, interrupted=True)
+        if tail.doubt is not None:
+            current = _unresolved(current, tail.doubt["body"], at)
+    return Table(
+        open=tail.session_open,
+        opened_at=_opened_at(tail, at) if tail.session_open else None,
+        number=tail.last_round,
+        inspection=tail.inspection,
+        round=current,
+        memory=setup.game.after(tail.results[-1]["body"]["outcome"]) if tail.results else (),
+    )
+
+
+def _unresolved(current: Round, body: Mapping[str, Any], at: Stamp) -> Round:
+    """A round as its record tells it: people may still decide it, by the odds table drawn for it."""
+    current = replace(current, unresolved=Mark(body["rule"], at))
+    if "odds" not in body:
+        return current
+    told = msgspec.convert(body["odds"], Odds)
+    drawn = OddsDrawn(told.device, current.number, told.table, told.counter, told.nonce, told.proof)
+    return replace(current, odds=drawn, odds_at=Stamp(told.drawn.monotonic_ns, _utc_ns(told.drawn.utc)))
+
+
+def _opened_at(tail: Tail, at: Stamp) -> Stamp:
+    """When the session began, as its record says; its monotonic time belongs to an earlier run."""
+    return Stamp(at.mono_ns, _utc_ns(tail.session["body"]["opened_at"]) if tail.session else at.utc_ns)
+
+
+def _utc_ns(text: str) -> int:
+    """The time that `iso_utc` wrote."""
+    second, fraction = text.rstrip("Z").split(".")
+    return int(datetime.fromisoformat(f"{second}+00:00").timestamp()) * NS_PER_S + int(fraction)

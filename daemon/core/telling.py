@@ -1,0 +1,62 @@
+"""How often the incidents of a device are told.
+
+A loose plug or a flag that blinks makes the same incident again and again. Of each kind, in each round, the
+first few of a minute become records; the rest are counted and told as one when the minute is over. What an
+incident tells of has had its effect by then, told or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dollyd.daemon.core import decision
+from dollyd.daemon.core.changes import view
+from dollyd.daemon.core.effects import Effect, Emit, Stepped
+from dollyd.daemon.core.record import IncidentBody, Kind
+from dollyd.daemon.core.stamp import NS_PER_S, Stamp
+from dollyd.daemon.core.state import Repeated, Table
+
+TOLD_MAX = 10
+"""Incidents of one kind and round that a device may make records of within a minute."""
+
+_MINUTE_NS = 60 * NS_PER_S
+
+
+def telling_due_ns(table: Table) -> int | None:
+    """Monotonic time at which incidents that were only counted are told, or None."""
+    return min((one.since_ns + _MINUTE_NS for one in table.repeated if one.count > TOLD_MAX), default=None)
+
+
+def tell_sparingly(table: Table, effects: tuple[Effect, ...], at: Stamp) -> Stepped:
+    """Leave out what was told often enough, and tell what was left out in a minute that is over."""
+    over = tuple(one for one in table.repeated if not 0 <= at.mono_ns - one.since_ns < _MINUTE_NS)
+    if not over and not any(_kind_of(effect) for effect in effects):
+        return table, effects
+    counted = {(one.device, one.what, one.round): one for one in table.repeated if one not in over}
+    told: list[Effect] = [_left_out(table, one) for one in over if one.count > TOLD_MAX]
+    for effect in effects:
+        kind = _kind_of(effect)
+        if kind:
+            before = counted.get(kind) or Repeated(*kind, at.mono_ns)
+            counted[kind] = replace(before, count=before.count + 1)
+        if not kind or counted[kind].count <= TOLD_MAX:
+            told.append(effect)
+    return replace(table, repeated=tuple(counted.values())), tuple(told)
+
+
+def _kind_of(effect: Effect) -> tuple[str, str, int] | None:
+    """Device, kind and round of an incident, None for everything else."""
+    if not isinstance(effect, Emit) or not isinstance(effect.body, IncidentBody):
+        return None
+    device = effect.body.device
+    return (device, effect.body.what, effect.round) if isinstance(device, str) else None
+
+
+def _left_out(table: Table, one: Repeated) -> Emit:
+    text = "the same incident came more often within a minute than is told one by one"
+    more = {
+        "what": one.what,
+        "count": str(one.count - TOLD_MAX),
+        "status": view(table, one.device).status,
+    }
+    return Emit(Kind.INCIDENT, one.round, decision.incident("repeated", text, one.device, more))

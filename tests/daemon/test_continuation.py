@@ -1,0 +1,177 @@
+"""What a table goes on with after a restart, and under another configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.chains import ChainMaker
+from tests.support.daemon import Installation
+from tests.support.tables import START, WHEEL, Play, game, make_setup, odds_drawn
+
+from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.continuation import carried_over, restored
+from dollyd.daemon.core.events import Approved, Defect, DrawFacts, Ending, GameEnded, ResultProposed
+from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.state import Table
+from dollyd.daemon.engine import Engine, house
+from dollyd.daemon.journal import Journal, Tail
+from dollyd.daemon.settings import load
+from dollyd.daemon.table import TableRunner
+from dollyd.daemon.writer import Draft
+
+OPENED_AT = "2026-11-29T20:00:00.000000000Z"
+
+
+class Drafts:
+    """Keeps what is submitted."""
+
+    def __init__(self) -> None:
+        self.taken: list[Draft] = []
+
+    def submit(self, draft: Draft, /) -> None:
+        self.taken.append(draft)
+
+    def bodies(self, kind: Kind) -> list[Any]:
+        return [msgspec.json.decode(draft.body) for draft in self.taken if draft.kind is kind]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    """An empty one."""
+    opened = Journal.open(tmp_path / "continued.db")
+    yield opened
+    opened.close()
+
+
+def started(tmp_path: Path, tail: Tail | None, variant: str = "C") -> tuple[TableRunner, Drafts]:
+    """A table that has taken up where the journal ends."""
+    settings = load(Installation(tmp_path, "127.0.0.1:1", variant=variant).config).tables["r1"]
+    drafts, failures = Drafts(), list[Exception]()
+    runner = TableRunner(settings, drafts, SystemClock(), Random(1), lambda _: None, failures.append)
+    runner.start(tail, "chain")
+    return runner, drafts
+
+
+def session(event: str, by: str) -> dict[str, Any]:
+    return {"event": event, "by": by, "opened_at": OPENED_AT}
+
+
+# --- open or closed -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sessions", "is_open"),
+    [
+        pytest.param([], True, id="never-open"),
+        pytest.param([("opened", "d1")], True, id="open"),
+        pytest.param([("opened", "d1"), ("closed", "d1")], False, id="closed-by-the-dealer"),
+        pytest.param([("opened", "configuration"), ("closed", "console:D17")], False, id="at-the-console"),
+        pytest.param([("opened", "d1"), ("closed", "configuration")], True, id="taken-out-and-back"),
+    ],
+)
+async def test_a_table_that_people_closed_stays_closed_over_a_restart(
+    tmp_path: Path, journal: Journal, sessions: list[tuple[str, str]], is_open: bool
+) -> None:
+    maker = ChainMaker().begin()
+    for event, by in sessions:
+        maker.add(Kind.SESSION, body=session(event, by))
+    journal.append(maker.entries)
+    runner, drafts = started(tmp_path, journal.tail("r1"))
+    assert runner.engine.table.open is is_open
+    opened = [body["by"] for body in drafts.bodies(Kind.SESSION) if body["event"] == "opened"]
+    was_open = bool(sessions) and sessions[-1][0] == "opened"
+    assert opened == (["configuration"] if is_open and not was_open else [])
+
+
+async def test_a_table_without_a_journal_is_opened(tmp_path: Path) -> None:
+    runner, _ = started(tmp_path, None)
+    assert runner.engine.table.open
+
+
+# --- a round that is unresolved -----------------------------------------------------------------------------
+
+
+def doubtful(*, with_odds: bool) -> Any:
+    """The body of a round of variant B in which the wheel was lost after the odds table was drawn."""
+    play = Play(make_setup("B")).no_more_bets()
+    if with_odds:
+        play.tell(odds_drawn(1, 2))
+    play.tell(GameEnded(game(), Ending.LOST, DrawFacts(defects=(Defect.DEVICE_LOST,))))
+    return msgspec.to_builtins(play.body(Kind.UNRESOLVED))
+
+
+def unresolved_night(journal: Journal, *, with_odds: bool) -> ChainMaker:
+    maker = ChainMaker().begin()
+    maker.add(Kind.SESSION, body=session("opened", "d1"))
+    maker.add(Kind.ROUND, 1)
+    maker.add(Kind.INCIDENT, 1, body={"what": "odds-refused"})  # of an answer before
+    maker.add(Kind.BETS_CLOSED, 1)
+    maker.add(Kind.UNRESOLVED, 1, body=doubtful(with_odds=with_odds))
+    journal.append(maker.entries)
+    return maker
+
+
+def entered_by_two(runner: TableRunner) -> None:
+    at = SystemClock().stamp()
+    runner.tell(house(ResultProposed("d1", "dealer", "{}", "ab", 1, ("17",), "the sensor is dead"), at))
+    runner.tell(house(Approved("p1", "pit-boss", "{}", "ab"), at))
+
+
+async def test_an_unresolved_round_keeps_its_odds_table_and_its_rule_over_a_restart(
+    tmp_path: Path, journal: Journal
+) -> None:
+    unresolved_night(journal, with_odds=True)
+    runner, drafts = started(tmp_path, journal.tail("r1"), "B")
+    assert runner.engine.table.blocked == "device-lost"
+    entered_by_two(runner)
+    (result,) = drafts.bodies(Kind.RESULT)
+    assert result["odds"] == doubtful(with_odds=True)["odds"], "the draw as it was recorded, and when"
+    assert result["mode"] == "manual"
+
+
+async def test_a_round_whose_odds_table_was_never_drawn_can_only_be_void_after_a_restart(
+    tmp_path: Path, journal: Journal
+) -> None:
+    unresolved_night(journal, with_odds=False)
+    runner, drafts = started(tmp_path, journal.tail("r1"), "B")
+    entered_by_two(runner)
+    assert drafts.bodies(Kind.RESULT) == []
+
+
+async def test_odds_that_were_contradicted_later_do_not_come_back_by_a_restart(
+    tmp_path: Path, journal: Journal
+) -> None:
+    maker = unresolved_night(journal, with_odds=True)
+    maker.add(Kind.INCIDENT, 1, body={"what": "odds-refused"})
+    journal.append(maker.entries[-1:])
+    runner, drafts = started(tmp_path, journal.tail("r1"), "B")
+    entered_by_two(runner)
+    assert drafts.bodies(Kind.RESULT) == []
+
+
+# --- the direction of the wheel ---------------------------------------------------------------------------
+
+
+def test_which_way_the_wheel_turned_is_forgotten_over_a_restart(journal: Journal) -> None:
+    maker = ChainMaker().begin().play(1, 2)
+    journal.append(maker.entries)
+    tail = journal.tail("r1")
+    assert tail is not None
+    witness = {"witnesses": [{"wheel_direction": "clockwise"}]}
+    last = {"body": {"outcome": {"pocket": "17"}, "evidence": witness}}
+    assert restored(make_setup("C"), replace(tail, results=(last,)), START).wheel_direction == ""
+
+
+@pytest.mark.parametrize(("kept", "direction"), [({WHEEL}, "clockwise"), (set[str](), "")])
+def test_another_wheel_has_another_last_spin(kept: set[str], direction: str) -> None:
+    setup = make_setup("C")
+    engine = Engine(setup, {}, Table(open=True, wheel_direction="clockwise", running=(game(1),)))
+    after = carried_over(engine, setup, kept)
+    assert after.wheel_direction == direction
+    assert after.running == ((game(1),) if kept else ())
