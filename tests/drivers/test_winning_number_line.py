@@ -158,7 +158,7 @@ def test_a_profile_that_demands_no_turns_takes_a_number_alone(tmp_path: Path) ->
 
 
 def test_a_profile_that_demands_turns_refuses_a_number_alone(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r'no device proves turns.*confirm = "dealer"'):
+    with pytest.raises(ConfigError, match=r'no device proves ball-turns.*confirm = "dealer"'):
         load(configured(tmp_path, "us-sd"))
 
 

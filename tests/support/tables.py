@@ -84,6 +84,7 @@ def game_setup(
     profile_name: str = "",
     witnesses: int = 1,
     ball: bool = False,
+    told_at_end: bool = False,
     rules: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Setup:
@@ -97,7 +98,7 @@ def game_setup(
     shipped = played.shipped_layout(chosen) or layout_name
     (role,) = played.roles
     driver = "cammegh-ss2" if name == "roulette" else "tlp"
-    devices = [Bound(device, driver, role) for device in (role, f"{role}-2")[:witnesses]]
+    devices = [Bound(device, driver, role, told_at_end) for device in (role, f"{role}-2")[:witnesses]]
     if ball:
         devices.append(Bound(BALL, "tlp", "ball"))
     if played.needs_odds_table(chosen):

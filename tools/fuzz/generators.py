@@ -25,7 +25,7 @@ from dollyd.drivers.spec import DeviceSetup
 from dollyd.simulators.generators import GeneratorOptions, TrueRng
 
 _DRIVERS = ("truerng", "onerng", "chaoskey")
-_SETUP = game_setup("roulette", variant="B")
+_SETUP = game_setup("roulette", variant="B", told_at_end=True)
 _WHEEL = device_setup(readings=tuple((number,) for number in EUROPEAN))
 _ROUNDS = 3
 _WINDOW_BYTES = 512

@@ -19,7 +19,7 @@ from dollyd.daemon.core.events import BetsClosed, HouseEvent
 from dollyd.daemon.core.round import Phase, phase
 from dollyd.drivers.protocols.winning_number_line import WinningNumberLineProtocol
 
-_SETUP = game_setup("roulette")
+_SETUP = game_setup("roulette", told_at_end=True)
 _DEVICE = device_setup(readings=tuple((number,) for number in EUROPEAN))
 _CLEAN = re.compile(rb"(?<![^\r\n])( [0-9]|[1-3][0-9]|00)(?=[\r\n])")
 _GAPS_MS = (0, 400, 5_000, 30_000)
