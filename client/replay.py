@@ -22,7 +22,7 @@ RECENT_MAX = 500
 as many as a node sends again after its broker has restarted."""
 LATER_S = 60.0
 """Until a gap that was given up is asked for again."""
-HOPELESS = frozenset({"pruned", "unknown-chain"})
+HOPELESS = frozenset({"pruned", "unreadable", "unknown-chain"})
 """Problems of an answer that asking again does not mend."""
 
 

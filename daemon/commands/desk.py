@@ -34,6 +34,7 @@ from dollyd.daemon.core.stamp import NS_PER_S, Stamp, iso_utc
 from dollyd.daemon.core.state import Proposal
 from dollyd.daemon.duties import Pulse
 from dollyd.daemon.engine import Input, NewRecord, house
+from dollyd.daemon.errors import JournalError
 from dollyd.daemon.inbox import Route
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.mqtt import LinkError, Message
@@ -272,7 +273,10 @@ class CommandDesk:
         """The round that a correction is about. Raises `_RefusedError` where the journal has it not."""
         if command.order is not Order.CORRECT:
             return None
-        original = await asyncio.to_thread(read_original, self._journal, command.chain, command.round)
+        try:
+            original = await asyncio.to_thread(read_original, self._journal, command.chain, command.round)
+        except JournalError as error:
+            raise _RefusedError("unreadable-record", str(error)) from error
         if original is None:
             raise _RefusedError("no-final-record", f"the journal has none of round {command.round}")
         return original

@@ -16,12 +16,14 @@ from functools import partial
 from typing import Annotated, Any, Protocol
 
 import msgspec
+import structlog
 from msgspec import Meta, Struct
 
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.decoding import from_json
 from dollyd.daemon.duties import Pulse
+from dollyd.daemon.errors import JournalError
 from dollyd.daemon.inbox import Route
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.mqtt import LinkError, Message
@@ -39,9 +41,11 @@ CORRELATION_MAX_BYTES = 128
 UNKNOWN_CHAIN = "unknown-chain"
 BEYOND_THE_END = "beyond-the-end"
 PRUNED = "pruned"
+UNREADABLE = "unreadable"
 BAD_REQUEST = "bad-request"
 BUSY = "busy"
 
+_LOG = structlog.get_logger()
 _Seq = Annotated[int, Meta(ge=1, lt=2**53)]
 
 
@@ -59,8 +63,9 @@ class End(Struct, frozen=True):
     """The last message of an answer. `sent` records came before it, in order and without a hole.
 
     `problem` is empty, or why there are not more: `unknown-chain`, `beyond-the-end` (the chain ends before
-    `to`), `pruned` (the journal keeps no longer all of these), `bad-request`, or `busy` (another request of
-    the same consumer for the same table is being answered). Nobody gets more than `RECORDS_A_REQUEST`.
+    `to`), `pruned` (the journal keeps no longer all of these), `unreadable` (the journal is damaged there),
+    `bad-request`, or `busy` (another request of the same consumer for the same table is being answered).
+    Nobody gets more than `RECORDS_A_REQUEST`.
     """
 
     end: str
@@ -124,6 +129,8 @@ class ReplayService:
         self._free_ns = 0  # when the next records may go
         self._sent = 0
         self._requests: Counter[str] = Counter()
+        self._unreadable: set[str] = set()
+        """Chains that are in the journal, of which some records cannot be read."""
 
     def routes(self) -> list[Route]:
         """Where requests come in."""
@@ -197,10 +204,7 @@ class ReplayService:
     # --- answers -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Answer until cancelled. A lost link ends all answers: who misses the `End` asks again.
-
-        Raises `JournalError` where the journal cannot be read.
-        """
+        """Answer until cancelled. A lost link ends all answers: who misses the `End` asks again."""
         while True:
             self._wake.clear()
             if not self._waiting:
@@ -233,7 +237,11 @@ class ReplayService:
         if not answer.problem:
             last = min(answer.last_seq, answer.next_seq + RECORDS_A_TURN - 1)
             read = partial(self._read, answer.table, answer.request.chain, answer.next_seq, last)
-            envelopes, answer.problem = await asyncio.to_thread(read)
+            try:
+                envelopes, answer.problem = await asyncio.to_thread(read)
+            except JournalError as error:  # old records are damaged; those of today are written all the same
+                envelopes, answer.problem = [], UNREADABLE
+                self._tell_unreadable(answer, error)
             if answer.problem == PRUNED and not answer.sent:
                 await self._pass_over(answer)
             for envelope in envelopes:
@@ -253,6 +261,12 @@ class ReplayService:
         upto_seq = await asyncio.to_thread(self._journal.pruned_upto, answer.request.chain)
         if upto_seq < answer.last_seq:
             answer.gone, answer.problem = upto_seq + 1 - answer.request.from_, ""
+
+    def _tell_unreadable(self, answer: _Answer, error: JournalError) -> None:
+        """Log it once a chain: it is asked for again and again."""
+        if answer.request.chain not in self._unreadable:
+            self._unreadable.add(answer.request.chain)
+            _LOG.error("records_unreadable", table=answer.table, seq=answer.next_seq, problem=str(error))
 
     def _read(self, table: str, chain: str, first: int, last: int) -> tuple[list[bytes], str]:
         """Envelopes from `first` on without a hole, and why they do not go up to `last`. In a thread."""

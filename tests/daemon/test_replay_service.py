@@ -18,6 +18,7 @@ from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.consumers.replay import RECORDS_A_REQUEST, RECORDS_A_TURN, RECORDS_PER_S, ReplayService
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp
+from dollyd.daemon.errors import JournalError
 from dollyd.daemon.inbox import Inbox
 from dollyd.daemon.journal import Entry, Journal
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttSettings
@@ -160,6 +161,23 @@ async def test_what_retention_took_is_told(
     await until(lambda: len(line.ends()) == 3)
     ends = {end["from"]: (end["sent"], end["problem"]) for end in line.ends()}
     assert ends == {5: (2, "pruned"), 8: (2, ""), 1: (0, "pruned")}, "what is kept of a range is sent"
+
+
+async def test_b44_damaged_old_records_are_told_and_stop_neither_the_service_nor_the_others(
+    service: ReplayService, line: Line, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(chain: str, first: int, last: int) -> Iterator[Entry]:
+        if first <= 130 <= last:
+            raise JournalError("journal.db: cannot be read: database disk image is malformed")
+        return whole(chain, first, last)
+
+    whole = journal.entries
+    monkeypatch.setattr(journal, "entries", read)
+    ask(service, request(1, 200))
+    ask(service, request(140, 160, consumer="other"))
+    await until(lambda: len(line.ends()) == 2)
+    ends = {end["from"]: (end["sent"], end["problem"]) for end in line.ends()}
+    assert ends == {1: (125, "unreadable"), 140: (21, "")}
 
 
 @pytest.mark.parametrize(
