@@ -79,6 +79,8 @@ class Ss2State:
     last_game: GameRef | None = None
     damage: int = 0
     """Bad lines since the last game had its number, or ended; they are told to the next one."""
+    speaks_bare: bool = False
+    """A bare number was taken: it comes in every game then (section 5)."""
     polled_at_ns: int = 0
     status: Status = Status.INIT
     who: Identity = field(default_factory=Identity)
@@ -305,7 +307,16 @@ class Ss2Protocol:
         game = self._next_ref(line.counter)
         facts = DrawFacts(defects=(doubt,) if doubt else (), turns_basis=TurnsBasis.CERTIFIED)
         joined = doubt is not None
-        attempt = Attempt(game, line.counter, line.state, facts, line.pocket, joined, damage=state.damage)
+        attempt = Attempt(
+            game,
+            line.counter,
+            line.state,
+            facts,
+            line.pocket,
+            joined,
+            damage=state.damage,
+            bare_due=state.speaks_bare,
+        )
         self._change(last_game=game, damage=0, who=state.who.played())
         self._events.append(GameStarted(game, joined))
         story = Story(attempt, self._terms)
@@ -324,6 +335,7 @@ class Ss2Protocol:
         story = self._story()
         if story and story.bare(line.pocket, at):
             self._keep(story)
+            self._change(speaks_bare=True)
             return
         self.counters["bare-misplaced"] += 1
         self._damaged()

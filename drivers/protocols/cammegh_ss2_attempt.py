@@ -78,6 +78,8 @@ class Attempt:
     """Status lines since the ball was in the rim, before the number."""
     rotor: bool | None = None
     """Direction of the rotor after no more bets, True = counter-clockwise."""
+    bare_due: bool = False
+    """The wheel has shown bare numbers on this connection, so this game lacks something without one."""
     bare: str = ""
     bare_at_ns: int = 0
     strayed: bool = False
@@ -104,7 +106,9 @@ class Attempt:
     @property
     def confirmed(self) -> bool:
         """The evidence rule is met."""
-        doubtful = self.strayed or (self.damage > 0 and self.number == self.old_number)
+        # The old number is what a line of state 4 shows that was damaged to read as state 5.
+        incomplete = self.damage > 0 or (self.bare_due and not self.bare)
+        doubtful = self.strayed or (incomplete and self.number == self.old_number)
         needed = _WITNESSES_IN_DOUBT if doubtful else _WITNESSES
         return bool(self.number) and not self.facts.defects and self.fives + bool(self.bare) >= needed
 

@@ -60,6 +60,15 @@ def test_a_port_without_bare_number_needs_two_equal_lines() -> None:
     assert ear.hear(GAME.line(5)).numbers == ["23"]
 
 
+def test_where_bare_numbers_come_the_old_number_without_one_needs_a_third_line() -> None:
+    """Two lines of state 4 that are damaged alike, by one bit, show the old number in state 5."""
+    game = Game(18, "23", before="23", bare=False)
+    ear = after(*GAME.lines(), *game.lines("234"), game.line(5), game.line(5))
+    assert ear.numbers == ["23"]
+    assert ear.hear(game.line(5)).numbers == ["23", "23"]
+    assert after(*game.lines("234"), game.line(5), game.line(5)).numbers == ["23"], "a port without any"
+
+
 def test_a_bare_number_that_comes_after_its_status_line_confirms_it() -> None:
     assert after(*GAME.lines("234"), GAME.line(5), pocket_text("23")).numbers == ["23"]
 
