@@ -357,15 +357,15 @@ class App:
         self._upkeep.halts.put(Halt.SELF_CHECK, holds=answer.result == BAD)
 
     def _publish_keyring(self) -> None:
-        self._publisher.set_retained(self._topics.node_keys(self._settings.node), self._keyring.jwks())
+        self._publisher.retained.put(self._topics.node_keys(self._settings.node), self._keyring.jwks())
         if self._keyring.trust is not None:
-            self._publisher.set_retained(self._topics.trust(), self._keyring.trust.envelope)
+            self._publisher.retained.put(self._topics.trust(), self._keyring.trust.envelope)
         self._keyring.warn_of_mistrust(self._clock.stamp())
 
     def _publish_health(self) -> None:
         health = node_health(self._watched)
         topic = self._topics.node_health(self._settings.node)
-        self._publisher.set_retained(topic, msgspec.json.encode(health))
+        self._publisher.retained.put(topic, msgspec.json.encode(health))
         if self._metrics is not None:
             self._metrics.offer(health)
         self._tables.show_all()

@@ -28,7 +28,6 @@ import structlog
 
 from dollyd.daemon.backoff import Backoff
 from dollyd.daemon.clock import Clock
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.daemon.denials import Denials
 from dollyd.daemon.duties import Pulse
@@ -36,6 +35,7 @@ from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings, Will
 from dollyd.daemon.node_status import offline, online
 from dollyd.daemon.publisher_stats import PublisherStats
+from dollyd.daemon.retained import Retained
 from dollyd.daemon.stream_source import Entry, Source
 from dollyd.daemon.topics import Topics
 
@@ -104,11 +104,8 @@ class Publisher:
         self._waiting_since_ns = clock.stamp().mono_ns
 
         self._denials = Denials(clock, rng, backoff)
-        self._retained: dict[str, bytes] = {}
-        self._dirty: dict[str, None] = {}  # an ordered set: first changed, first published
-        self._retained_wake = asyncio.Event()
-        self._last_rounds: dict[str, int] = {}
-        self._last_ids: dict[str, int] = {}  # `last` or `checkpoint` of a table -> entry that it came from
+        self.retained = Retained(topics)
+        """Published besides the records, and again after a restart of the broker."""
 
         self._link: MqttLink | None = None
         self._broker = ""
@@ -123,7 +120,7 @@ class Publisher:
         self._leave = asyncio.Event()
         self._ended = asyncio.Event()
         self._renewing = False
-        self._links = self._publishes = self._repeats = self._coalesced = 0
+        self._links = self._publishes = self._repeats = 0
         self._lost_by_cause: Counter[str] = Counter()
         self._last_error = ""
 
@@ -144,7 +141,7 @@ class Publisher:
             repeats=self._repeats,
             last_error=self._last_error,
             lost=dict(self._lost_by_cause),
-            retained_coalesced=self._coalesced,
+            retained_coalesced=self.retained.coalesced,
             denied=self._denials.topics,
         )
 
@@ -173,16 +170,6 @@ class Publisher:
             self._send(link, entry)
         self._note_settled()
         self._wake.set()
-
-    def set_retained(self, topic: str, payload: bytes) -> None:
-        """Publish the latest payload of a retained topic, and again after a restart of the broker."""
-        if self._retained.get(topic) == payload:
-            return
-        self._coalesced += topic in self._dirty
-        self._retained[topic] = payload
-        self._dirty[topic] = None
-        self._note_settled()
-        self._retained_wake.set()
 
     async def run(self) -> None:
         """Keep a link and the stream until cancelled or closed. Raises only errors of the journal or ours.
@@ -284,9 +271,9 @@ class Publisher:
         self._suspect |= not link.session_present or broker != self._broker
         if self._denials.over:  # from the first record that was held back
             self._reached = min(self._cursor, self._denials.release_records() - 1)
-        self._dirty.update(self._denials.release_retained())
+        self.retained.again(self._denials.release_retained())
         if self._suspect:
-            self._dirty.update(dict.fromkeys(self._retained))
+            self.retained.all_again()
         self._sent = max(0, self._reached - self._republish) if self._suspect else self._reached
         self._repeat_until = self._reached
         self._repeated.clear()
@@ -405,27 +392,10 @@ class Publisher:
             if entry.id > self._cursor and self._denials.may_pass(entry.id):
                 self._cursor = entry.id
                 self._waiting_since_ns = self._clock.stamp().mono_ns
-            if entry.final or self._corrects_last(entry):
-                self.retain_last(entry)
-            elif entry.kind == Kind.CHECKPOINT:
-                self._retain_newest(self._topics.checkpoint(entry.table), entry)
+            self.retained.follow(entry)
             if entry.id >= self._repeat_until:
                 self._end_repeats()
         self._wake.set()
-
-    def retain_last(self, entry: Entry) -> None:
-        """Show the final record of a round, or its correction, as the table's `last`; never an older one."""
-        self._last_rounds[entry.table] = entry.round
-        self._retain_newest(self._topics.last(entry.table), entry)
-
-    def _corrects_last(self, entry: Entry) -> bool:
-        """Whether a correction is of the round that `last` shows."""
-        return entry.kind == Kind.CORRECTION and self._last_rounds.get(entry.table) == entry.round
-
-    def _retain_newest(self, topic: str, entry: Entry) -> None:
-        if entry.id > self._last_ids.get(topic, 0):
-            self._last_ids[topic] = entry.id
-            self.set_retained(topic, entry.envelope)
 
     def _end_repeats(self) -> None:
         self._suspect = False
@@ -437,7 +407,7 @@ class Publisher:
             self._saved_cursor = self._cursor
 
     def _note_settled(self) -> None:
-        if self._closing and not (self._in_flight or self._unread or self._dirty):
+        if self._closing and not (self._in_flight or self._unread or self.retained.waiting):
             self._settled.set()
 
     # -- retained topics and status --------------------------------------------------------------------------
@@ -446,25 +416,23 @@ class Publisher:
         """Sweep the changed topics, one publish at a time, so that the records keep the line."""
         await self._repeated.wait()  # or `last` would step through old results again
         while True:
-            self._retained_wake.clear()
-            for topic in tuple(self._dirty):
-                payload = self._retained[topic]
+            self.retained.changed.clear()
+            for topic in self.retained.waiting:
+                payload = self.retained.payload(topic)
                 if not self._denials.keeps_back(topic):
                     await self._denials.offer(link, topic, payload, retain=True)
                     self._wake.set()  # the stream may have waited for its place
-                if self._retained[topic] is payload:
-                    del self._dirty[topic]
+                self.retained.published(topic, payload)
             self._note_settled()
             await self._clock.sleep_until(self._clock.stamp().mono_ns + int(RETAINED_EVERY_S * NS_PER_S))
-            if not self._dirty:
-                await self._retained_wake.wait()
+            if not self.retained.waiting:
+                await self.retained.changed.wait()
 
     async def _try_denied(self, link: MqttLink) -> None:
         """Try again what was denied, after growing pauses; a record that is taken now needs a new link."""
         while not self._closing:
             await self._denials.time_to_try()
-            self._dirty.update(self._denials.release_retained())
-            self._retained_wake.set()
+            self.retained.again(self._denials.release_retained())
             for entry in self._denials.records:
                 if await self._denials.offer(link, self._topic(entry), entry.envelope):
                     self._denials.over = True

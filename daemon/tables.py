@@ -81,7 +81,7 @@ class Tables:
         gone = runner.settings.devices.keys() - settings.devices.keys()
         ended, begun = runner.reconfigure(settings)
         for device in gone:
-            self._publisher.set_retained(self._topics.device(runner.name, device), b"")
+            self._publisher.retained.put(self._topics.device(runner.name, device), b"")
         return ended, begun
 
     def remove(self, name: str) -> list[str]:
@@ -93,7 +93,7 @@ class Tables:
         runner.leave()
         del self.runners[name]
         for topic in (self._topics.state(name), *(self._topics.device(name, device) for device in devices)):
-            self._publisher.set_retained(topic, b"")
+            self._publisher.retained.put(topic, b"")
         return devices
 
     def sessions(self) -> dict[str, DeviceSession]:
@@ -128,13 +128,13 @@ class Tables:
         """Have `last` published again for a broker that forgot it; what is in the queue still becomes it."""
         final = self._journal.last_final(table, self._source.cursor())
         if final is not None:
-            self._publisher.retain_last(final)
+            self._publisher.retained.show_last(final)
 
     def _retain_checkpoint(self, tail: Tail | None) -> None:
         """Have the last checkpoint published again; one that is still in the queue is when its turn comes."""
         checkpoint = tail.checkpoint if tail is not None else None
         if checkpoint is not None and checkpoint.id <= self._source.cursor():
-            self._publisher.set_retained(self._topics.checkpoint(checkpoint.table), checkpoint.envelope)
+            self._publisher.retained.put(self._topics.checkpoint(checkpoint.table), checkpoint.envelope)
 
     # --- records -------------------------------------------------------------------------------------
 
@@ -175,6 +175,6 @@ class Tables:
         runner = self.runners.get(name)
         if runner is None:
             return
-        self._publisher.set_retained(self._topics.state(name), runner.state())
+        self._publisher.retained.put(self._topics.state(name), runner.state())
         for device in runner.settings.devices:
-            self._publisher.set_retained(self._topics.device(name, device), runner.device(device))
+            self._publisher.retained.put(self._topics.device(name, device), runner.device(device))

@@ -60,8 +60,8 @@ async def test_a_denied_table_waits_in_order_and_the_others_go_on() -> None:
         async with listening(broker, "dolly/#") as listener, running(publisher):
             await until(lambda: len(of_table(listener, "t0")) == 15)
             publisher.notify(journal.append(30))
-            publisher.set_retained(TOPICS.state("t1"), b"open")
-            publisher.set_retained(TOPICS.state("t0"), b"open")
+            publisher.retained.put(TOPICS.state("t1"), b"open")
+            publisher.retained.put(TOPICS.state("t0"), b"open")
             await until(lambda: len(of_table(listener, "t0")) == 30)
             await until(lambda: listener.payloads("/t0/state") == [b"open"])
             await until(lambda: TOPICS.state("t1") in publisher.stats.denied)

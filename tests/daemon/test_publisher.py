@@ -177,12 +177,12 @@ async def test_b31_a_broker_that_forgot_all_is_told_again(broker: Mosquitto) -> 
     journal = Journal(newest=100)
     publisher = make(settings(broker.address), journal)
     async with running(publisher):
-        publisher.set_retained(TOPICS.state("t0"), b"open")
-        publisher.set_retained(TOPICS.device("t0", "wheel"), b"ready")
-        await until(lambda: journal.kept == 100 and not publisher._dirty)
+        publisher.retained.put(TOPICS.state("t0"), b"open")
+        publisher.retained.put(TOPICS.device("t0", "wheel"), b"ready")
+        await until(lambda: journal.kept == 100 and not publisher.retained.waiting)
         broker.kill()
         await until(lambda: not publisher.stats.connected)
-        publisher.set_retained(TOPICS.state("t0"), b"closed")
+        publisher.retained.put(TOPICS.state("t0"), b"closed")
         broker.start()
         async with listening(broker, TOPICS.every_record()) as listener:
             await until(lambda: publisher.stats.connected and publisher.stats.links == 2)
@@ -267,7 +267,7 @@ async def test_b27_a_long_outage_costs_no_memory_and_few_log_lines() -> None:
                 tracemalloc.start()
                 for minute in range(300):
                     publisher.notify(journal.append(20))
-                    publisher.set_retained(TOPICS.state("t0"), b"%d" % minute)
+                    publisher.retained.put(TOPICS.state("t0"), b"%d" % minute)
                     await asyncio.sleep(0.003)
                 held_bytes, _peak = tracemalloc.get_traced_memory()
                 tracemalloc.stop()
@@ -324,7 +324,7 @@ async def test_a_changing_state_is_coalesced(broker: Mosquitto) -> None:
     async with listening(broker, topic) as listener, running(publisher):
         await until(lambda: publisher.stats.connected)
         for number in range(200):
-            publisher.set_retained(topic, b"%d" % number)
+            publisher.retained.put(topic, b"%d" % number)
             await asyncio.sleep(0.001)
         await until(lambda: b"199" in listener.payloads())
     assert len(listener.heard) <= 12
@@ -346,7 +346,7 @@ async def test_close_flushes_and_says_offline(broker: Mosquitto) -> None:
     async with listening(broker, "dolly/#") as listener, running(publisher) as task:
         await until(lambda: publisher.stats.connected)
         publisher.notify(journal.append(300))
-        publisher.set_retained(TOPICS.state("t0"), b"closed")
+        publisher.retained.put(TOPICS.state("t0"), b"closed")
         await publisher.close(deadline_s=5)
         await asyncio.wait_for(task, 1)
         await until(lambda: statuses(listener)[-1] == ("offline", 5))
