@@ -6,14 +6,19 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import Struct, structs
 
 from dollyd.daemon.errors import ConfigError
 
-_TO_READ = {
+TO_READ = {
     "signing": ("key", "next_key", "trust"),
     "mqtt": ("password_file", "ca_file", "cert_file", "key_file"),
 }
+"""The keys of a section that name a file."""
+S = TypeVar("S", bound=Struct)
+
 _TEXTS = ("rulebook", "profile", "layout")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _PART_MAX_BYTES, _PATH_MAX_BYTES = 200, 4000
@@ -26,8 +31,8 @@ def named_files(config: Path, tree: Mapping[str, Any]) -> dict[str, Path]:
     Texts of the rules that are shipped are left out.
     """
     named = {
-        f"{section}.{key}": Path(name)
-        for section, keys in _TO_READ.items()
+        f"{section}.{key}": config.parent / name
+        for section, keys in TO_READ.items()
         for key in keys
         if (name := tree.get(section, {}).get(key))
     }
@@ -39,6 +44,13 @@ def named_files(config: Path, tree: Mapping[str, Any]) -> dict[str, Path]:
             if name := one.get("secret_file"):
                 named[f"tables.{table}.devices.{device}.secret_file"] = config.parent / name
     return {"configuration": config, **named}
+
+
+def beside(config: Path, section: S, *keys: str) -> S:
+    """A section with its files as seen from anywhere: a relative name is relative to the configuration."""
+    names = {key: getattr(section, key) for key in keys}
+    found = {key: str(config.parent / name) for key, name in names.items() if name}
+    return structs.replace(section, **found)
 
 
 def check_texts(file: str, tree: Any, key: str = "") -> None:

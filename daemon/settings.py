@@ -22,7 +22,7 @@ from dollyd.daemon.decoding import from_toml
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.files import cure, read_file
 from dollyd.daemon.gaming_day import gaming_day
-from dollyd.daemon.named_paths import check_own_file, check_texts, named_files
+from dollyd.daemon.named_paths import TO_READ, beside, check_own_file, check_texts, named_files
 from dollyd.daemon.table_checks import check_option, check_proofs
 from dollyd.daemon.table_rules import TableRules, Wanted, rules_of
 from dollyd.daemon.topics import NO_TABLES, check_name
@@ -234,11 +234,11 @@ def load(path: Path) -> Settings:
         file=file,
         site=head.site,
         node=head.node,
-        journal=head.journal,
-        signing=head.signing,
-        mqtt=head.mqtt,
+        journal=beside(path, head.journal, "path"),
+        signing=beside(path, head.signing, *TO_READ["signing"]),
+        mqtt=beside(path, head.mqtt, *TO_READ["mqtt"]),
         tables=tables,
-        metrics=head.metrics,
+        metrics=beside(path, head.metrics, "file"),
         files=named_files(path, tree),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -90,6 +91,24 @@ def test_what_may_be_left_out_has_its_default(tmp_path: Path) -> None:
     settings = load(written(tmp_path, (mqtt, "")))
     assert settings.mqtt.brokers == ("localhost:1883",)
     assert settings.mqtt.protocol == "5"
+
+
+def test_relative_names_of_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
+    """`dollyd check` at a shell and the service, which runs in another directory, mean the same files."""
+    path = written(tmp_path)
+    text = path.read_text()
+    for key in ("key", "path"):
+        text = re.sub(rf'^{key} = ".*"', f'{key} = "{key}.file"', text, flags=re.MULTILINE)
+    text = text.replace(
+        "[mqtt]", '[metrics]\nfile = "d.prom"\n[mqtt]\nca_file = "/etc/ca.pem"\ncert_file = "a/c.pem"'
+    )
+    path.write_text(text)
+    settings = load(path)
+    assert settings.signing.key == str(tmp_path / "key.file")
+    assert settings.journal.path == str(tmp_path / "path.file")
+    assert settings.metrics.file == str(tmp_path / "d.prom")
+    assert (settings.mqtt.ca_file, settings.mqtt.cert_file) == ("/etc/ca.pem", str(tmp_path / "a/c.pem"))
+    assert settings.mqtt.key_file == ""
 
 
 def test_silence_follows_the_period(tmp_path: Path) -> None:
