@@ -44,6 +44,7 @@ PLACES = {
     "systemd/dollyd.sysusers": "usr/lib/sysusers.d/dollyd.conf",
     "systemd/dollyd.tmpfiles": "usr/lib/tmpfiles.d/dollyd.conf",
     "packaging/deb/copyright": f"{DOC}/copyright",
+    "systemd/dollyd-consumer@.service": f"{DOC}/examples/dollyd-consumer@.service",
     "config/mosquitto.conf": f"{DOC}/examples/mosquitto.conf",
     "config/mosquitto.acl": f"{DOC}/examples/mosquitto.acl",
 }

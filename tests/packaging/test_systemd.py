@@ -15,6 +15,7 @@ from dollyd.daemon.restarts import PAUSE_MAX_S, RESTART_S
 
 SYSTEMD = Path(__file__).resolve().parents[2] / "systemd"
 UNIT = SYSTEMD / "dollyd.service"
+CONSUMER = SYSTEMD / "dollyd-consumer@.service"
 EXPOSURE_MAX = 2.0
 
 
@@ -29,15 +30,17 @@ def values(key: str) -> list[str]:
     return re.findall(rf"^{key}=(.*)$", UNIT.read_text("utf-8"), re.MULTILINE)
 
 
-def test_b41_the_unit_is_one_and_lets_through_little() -> None:
-    done = run("systemd-analyze", "security", "--offline=true", "--no-pager", UNIT)
-    (exposure,) = re.findall(r"exposure level for dollyd.service: ([0-9.]+)", done.stdout)
+@pytest.mark.parametrize("unit", [UNIT, CONSUMER], ids=lambda unit: unit.name)
+def test_b41_the_unit_is_one_and_lets_through_little(unit: Path) -> None:
+    done = run("systemd-analyze", "security", "--offline=true", "--no-pager", unit)
+    (exposure,) = re.findall(r"exposure level for \S+: ([0-9.]+)", done.stdout)
     assert float(exposure) <= EXPOSURE_MAX
 
 
-def test_b41_systemd_finds_nothing_to_say_of_the_unit(tmp_path: Path) -> None:
-    here = tmp_path / "dollyd.service"  # with programs that exist on any machine
-    text = UNIT.read_text("utf-8").replace("/opt/dollyd/bin/dollyd", "/bin/true")
+@pytest.mark.parametrize("unit", [UNIT, CONSUMER], ids=lambda unit: unit.name)
+def test_b41_systemd_finds_nothing_to_say_of_the_unit(tmp_path: Path, unit: Path) -> None:
+    here = tmp_path / unit.name.replace("@", "@witness")  # with programs that exist on any machine
+    text = unit.read_text("utf-8").replace("/opt/dollyd/bin/dollyd", "/bin/true")
     here.write_text(text.replace("/bin/kill", "/bin/true"))
     done = run("systemd-analyze", "verify", "--man=no", here)
     assert (done.returncode, done.stderr) == (0, "")

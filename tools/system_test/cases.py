@@ -6,13 +6,17 @@ it must not.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
 from typing import TypeAlias
 
 from tools.system_test.machine import MachineError
-from tools.system_test.rig import CONFIG, HOME, JOURNAL, KEY, PERIOD_MS, Rig
+from tools.system_test.rig import CONFIG, HOME, JOURNAL, KEY, PERIOD_MS, SITE, Rig
+
+from dollyd.client.jws import parse_envelope
+from dollyd.client.witness import WITNESS_TYP
 
 Case: TypeAlias = Callable[[Rig], str]
 STOP_S = 5.0
@@ -226,6 +230,28 @@ def reload(rig: Rig) -> str:
     return f"same process, logged once it was done, 2 results, no round unresolved ({lines} line)"
 
 
+def witness(rig: Rig) -> str:
+    """A consumer as a service, by the unit among the examples: it countersigns the checkpoint of a stop."""
+    unit, key = "dollyd-consumer@witness", "/etc/dollyd/credentials/witness.pem"
+    rig.sh("cp /usr/share/doc/dollyd/examples/dollyd-consumer@.service /etc/systemd/system/")
+    rig.sh(f"dollyd keys new {key} && dollyd keys show {KEY} >/etc/dollyd/nodes.json")
+    rig.sh("chgrp dollyd /etc/dollyd/nodes.json && chmod 640 /etc/dollyd/nodes.json")
+    arguments = (
+        f"--broker localhost:1883 --site {SITE} --name w1 --keys /etc/dollyd/nodes.json --state . "
+        f"--key /run/credentials/{unit}.service/dollyd_witness.pem"
+    )
+    rig.machine.write("/etc/dollyd/witness.env", f"ARGUMENTS={arguments}\n")
+    rig.sh(f"systemctl daemon-reload && systemctl start {unit}")
+    rig.play(1)
+    rig.sh("systemctl restart dollyd")
+    envelope = rig.sh(f"mosquitto_sub -C 1 -W 20 -q 1 -t dolly/v1/{SITE}/r1/witness/w1")
+    said = json.loads(parse_envelope(envelope.strip().encode(), WITNESS_TYP).payload)
+    rig.sh(f"systemctl stop {unit} && rm {key}")
+    rig.play(1)
+    expect(said["verdict"] == "consistent", str(said))
+    return f"{said['witness']} saw records {said['from']} to {said['seq']}: {said['verdict']}"
+
+
 # --- the life of the package ---------------------------------------------------------------------
 
 
@@ -365,6 +391,7 @@ CASES: dict[str, Case] = {
     "broker restarted": broker_restarted,
     "disk full": disk_full,
     "reload": reload,
+    "witness as a service": witness,
     "reboot in a round": reboot,
     "power cut in a round": power_cut,
 }
