@@ -115,7 +115,7 @@ class SqliteWatermarks:
             " seq INTEGER NOT NULL, digest TEXT NOT NULL, keys TEXT NOT NULL, kid TEXT NOT NULL DEFAULT '')"
         )
         columns = connection.execute("SELECT name FROM pragma_table_info('dollyd_watermark')").fetchall()
-        if ("kid",) not in columns:  # made by an older version
+        if "kid" not in {name for (name,) in columns}:  # made by an older version
             connection.execute("ALTER TABLE dollyd_watermark ADD COLUMN kid TEXT NOT NULL DEFAULT ''")
 
     def load(self) -> dict[str, Watermark]:

@@ -69,7 +69,8 @@ class Denials:
         if record is None:
             self._retained[topic] = None
         else:
-            self._records.setdefault(record.table, record)
+            first = self._records.setdefault(record.table, record)
+            self._records[record.table] = min(first, record, key=lambda entry: entry.id)
         self._some.set()
 
     def allow(self, topic: str) -> None:

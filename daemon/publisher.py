@@ -98,6 +98,7 @@ class Publisher:
 
         self._cursor = self._saved_cursor = self._newest = self._highest_sent = source.cursor()
         self._sent = self._reached = self._cursor  # reached: acknowledged up to here, or held back
+        self._old: int | None = None  # the newest entry at the first link
         self._unread = True  # the journal may hold entries past `_sent`
         self._in_flight: deque[_Sent] = deque()
         self._wake = asyncio.Event()
@@ -275,7 +276,11 @@ class Publisher:
         if self._suspect:
             self.retained.all_again()
         self._sent = max(0, self._reached - self._republish) if self._suspect else self._reached
-        self._repeat_until = self._reached
+        if (
+            self._old is None
+        ):  # what is there may have been sent before: `last` does not step through it again
+            self._old = self._newest
+        self._repeat_until = max(self._reached, self._old)
         self._repeated.clear()
         self._unread = True
         self._renewing = False

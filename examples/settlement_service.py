@@ -166,7 +166,9 @@ class Postgres:
         if self.query("SELECT to_regclass('booking') IS NULL") == [(True,)]:
             self._connection.execute(POSTGRES_SCHEMA.encode())  # all statements are one transaction
         # A data base of an older version has no such column yet.
-        self.query("ALTER TABLE dollyd_watermark ADD COLUMN IF NOT EXISTS kid TEXT NOT NULL DEFAULT ''")
+        columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'dollyd_watermark'"
+        if ("kid",) not in self.query(columns):
+            self.query("ALTER TABLE dollyd_watermark ADD COLUMN kid TEXT NOT NULL DEFAULT ''")
         self.watermarks = self
 
     @contextmanager

@@ -60,12 +60,12 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class End(Struct, frozen=True):
-    """The last message of an answer. `sent` records came before it, in order and without a hole.
+    """The last message of an answer. `sent` records came before it, in order.
 
     `problem` is empty, or why there are not more: `unknown-chain`, `beyond-the-end` (the chain ends before
-    `to`), `pruned` (the journal keeps no longer all of these), `unreadable` (the journal is damaged there),
-    `bad-request`, or `busy` (another request of the same consumer for the same table is being answered).
-    Nobody gets more than `RECORDS_A_REQUEST`.
+    `to`), `pruned` (the journal keeps no longer all of these), `unreadable` (the journal is damaged there:
+    those were left out), `bad-request`, or `busy` (another request of the same consumer for the same table
+    is being answered). Nobody gets more than `RECORDS_A_REQUEST`.
     """
 
     end: str
@@ -101,12 +101,18 @@ class _Answer:
     correlation: bytes
     problem: str = ""
     gone: int = 0
-    """Records at its beginning that the journal keeps no longer; those behind them are sent."""
+    """Records passed over, because of `why_gone`."""
+    why_gone: str = ""
     sent: int = 0
 
     @property
     def next_seq(self) -> int:
         return self.request.from_ + self.gone + self.sent
+
+    def pass_over(self, count: int, why: str) -> None:
+        """Go on behind records that cannot be had."""
+        if count:
+            self.gone, self.why_gone = self.gone + count, why
 
     @property
     def last_seq(self) -> int:
@@ -237,42 +243,57 @@ class ReplayService:
         if not answer.problem:
             last = min(answer.last_seq, answer.next_seq + RECORDS_A_TURN - 1)
             read = partial(self._read, answer.table, answer.request.chain, answer.next_seq, last)
-            try:
-                envelopes, answer.problem = await asyncio.to_thread(read)
-            except JournalError as error:  # old records are damaged; those of today are written all the same
-                envelopes, answer.problem = [], UNREADABLE
-                self._tell_unreadable(answer, error)
+            envelopes, unreadable, answer.problem = await asyncio.to_thread(read)
+            answer.pass_over(unreadable, UNREADABLE)
             if answer.problem == PRUNED and not answer.sent:
-                await self._pass_over(answer)
+                await self._pass_over_pruned(answer)
             for envelope in envelopes:
                 await self._send(answer.topic, envelope, answer.correlation)
                 answer.sent += 1
                 self._sent += 1
         if not answer.problem and answer.next_seq <= answer.last_seq:
             return False
-        request, problem = answer.request, PRUNED if answer.gone else answer.problem
+        request, problem = answer.request, answer.why_gone or answer.problem
         end = End(request.id, request.chain, request.from_, request.to, answer.sent, problem)
         await self._send(answer.topic, msgspec.json.encode(end), answer.correlation)
         self._requests[problem or "answered"] += 1
         return True
 
-    async def _pass_over(self, answer: _Answer) -> None:
+    async def _pass_over_pruned(self, answer: _Answer) -> None:
         """Begin with the first record that is kept, so that nobody takes more for lost than what is."""
         upto_seq = await asyncio.to_thread(self._journal.pruned_upto, answer.request.chain)
         if upto_seq < answer.last_seq:
-            answer.gone, answer.problem = upto_seq + 1 - answer.request.from_, ""
+            answer.pass_over(upto_seq + 1 - answer.request.from_, PRUNED)
+            answer.problem = ""
 
-    def _tell_unreadable(self, answer: _Answer, error: JournalError) -> None:
-        """Log it once a chain: it is asked for again and again."""
-        if answer.request.chain not in self._unreadable:
-            self._unreadable.add(answer.request.chain)
-            _LOG.error("records_unreadable", table=answer.table, seq=answer.next_seq, problem=str(error))
+    # What follows runs in a thread.
 
-    def _read(self, table: str, chain: str, first: int, last: int) -> tuple[list[bytes], str]:
-        """Envelopes from `first` on without a hole, and why they do not go up to `last`. In a thread."""
+    def _read(self, table: str, chain: str, first: int, last: int) -> tuple[list[bytes], int, str]:
+        """Envelopes from `first` on, how many cannot be read, and why there are none up to `last`."""
         if (table, chain) not in self._journal.chains():
-            return [], UNKNOWN_CHAIN
-        envelopes = [entry.envelope for entry in self._journal.entries(chain, first, last)]
+            return [], 0, UNKNOWN_CHAIN
+        unreadable = 0
+        try:
+            envelopes = [entry.envelope for entry in self._journal.entries(chain, first, last)]
+        except JournalError as error:
+            envelopes, unreadable = self._read_one_by_one(chain, first, last)
+            self._tell_unreadable(table, chain, first, error)
         if first <= self._journal.pruned_upto(chain):  # asked after reading: it only grows
-            return [], PRUNED
-        return envelopes, "" if len(envelopes) > last - first else BEYOND_THE_END
+            return [], 0, PRUNED
+        return envelopes, unreadable, "" if len(envelopes) + unreadable > last - first else BEYOND_THE_END
+
+    def _read_one_by_one(self, chain: str, first: int, last: int) -> tuple[list[bytes], int]:
+        """What can be read where old records are damaged; those of today are written all the same."""
+        envelopes, unreadable = [], 0
+        for seq in range(first, last + 1):
+            try:
+                envelopes += [entry.envelope for entry in self._journal.entries(chain, seq, seq)]
+            except JournalError:
+                unreadable += 1
+        return envelopes, unreadable
+
+    def _tell_unreadable(self, table: str, chain: str, first: int, error: JournalError) -> None:
+        """Log it once a chain: it is asked for again and again."""
+        if chain not in self._unreadable:
+            self._unreadable.add(chain)
+            _LOG.error("records_unreadable", table=table, seq=first, problem=str(error))

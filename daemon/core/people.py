@@ -40,7 +40,7 @@ def result_proposed(setup: Setup, table: Table, event: ResultProposed, at: Stamp
     elif event.value not in setup.game.values(setup.layout):
         why = f"{' '.join(event.value)} is not on this {setup.game.name}"
     elif setup.needs_odds and current.odds is None:
-        why = "the odds table of this round was never drawn: it can only be void"
+        why = "no odds table is known to be drawn for this round: it can only be void"
     if why or current is None:
         return table, (_told("manual-result-refused", why, round_number(table), by=event.by),)
     proposal = Proposal(
@@ -61,7 +61,7 @@ def correction_proposed(setup: Setup, table: Table, event: CorrectionProposed, a
     elif original.setting != decision.setting(setup):
         why = "the round was played by another version; correct it under that one"
     elif value and setup.needs_odds and original.odds is None:
-        why = "the odds table of this round was never drawn: it can only be void"
+        why = "no odds table is known to be drawn for this round: it can only be void"
     elif not value and original.finding.kind == Kind.VOID:
         why = "the round is void already"
     elif value and decision.corrected(setup, original, value) == original.finding.outcome:

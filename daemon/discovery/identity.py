@@ -85,6 +85,7 @@ class _Ear:
             return await self._know()
         finally:
             self._transport.close()
+            await self._transport.closed()  # the next language opens the same port
 
     async def _know(self) -> Identity | None:
         line = await self._first_of(self._language.role_of)

@@ -297,5 +297,6 @@ class Story:
             self._change(doubts=(*self.attempt.doubts, doubt))
 
     def _tell(self, event: DeviceEvent) -> None:
-        if not self.attempt.joined:
+        # Of a game that was under way when it was first heard, only its end is told.
+        if not self.attempt.joined or isinstance(event, GameEnded):
             self.events.append(event)

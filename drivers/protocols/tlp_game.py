@@ -202,7 +202,8 @@ class GameKeeper(TlpDevice[GamesState]):
         self._keep(attempt=None)
 
     def _tell(self, event: DeviceEvent) -> None:
-        if self._own.attempt and not self._own.attempt.joined:
+        # Of a game that was under way when it was first heard, only its end is told.
+        if self._own.attempt and (not self._own.attempt.joined or isinstance(event, GameEnded)):
             self._events.append(event)
 
     def _change(self, **changes: Any) -> None:

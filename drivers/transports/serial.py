@@ -84,7 +84,7 @@ class SerialTransport:
         ensure(self._fd is None, "a port is opened once at a time")
         self._loop = asyncio.get_running_loop()
         self._on_data, self._on_lost = on_data, on_lost
-        if self._aside is not None and not await self._aside.ended(HUNG_S):
+        if not await self.closed():
             raise TransportError("hung")
         self._aside = opening = Aside(partial(_open_port, self._settings), too_late=_close_port)
         self._fd = fd = await opening.result(HUNG_S)
@@ -115,6 +115,10 @@ class SerialTransport:
         self._cancel_deadline()
         self._aside = closing = Aside(partial(_close_port, fd))
         closing.wait(CLOSE_S)  # nearly always enough, and then the port is free for the next one
+
+    async def closed(self) -> bool:
+        """Wait until the port is free for others; False where its driver hangs."""
+        return self._aside is None or await self._aside.ended(HUNG_S)
 
     def overruns(self) -> int:
         """Losses of received bytes since open that the driver counted; 0 where it cannot tell."""

@@ -86,6 +86,7 @@ def test_watermarks_in_the_consumers_own_transaction(tmp_path: Path, isolation_l
             payouts = database.execute("SELECT count(*) FROM payout").fetchone()[0]
             assert (payouts, store.load()["a"].seq) == ((0, 8) if end == "ROLLBACK" else (1, 9))
     with closing(sqlite3.connect(path)) as database:
+        database.row_factory = sqlite3.Row  # as many a program has it
         assert SqliteWatermarks(database).load()["a"].seq == 9
 
 

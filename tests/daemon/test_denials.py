@@ -105,6 +105,20 @@ async def test_a_lost_link_sends_nothing_of_the_other_tables_again_for_a_denied_
             assert without_repeats(of_table(listener, "t1")) == list(range(1, 201, 2))
 
 
+async def test_after_a_restart_the_last_result_of_the_others_does_not_step_through_old_ones() -> None:
+    with guarded(STATUS, OF_T0) as broker:
+        journal = Journal(newest=900)
+        publisher = make(
+            settings(broker.address), journal
+        )  # as at a start: the cursor is at the denied record
+        publisher.notify(journal.entries_after(899, 1))
+        async with listening(broker, "dolly/#") as listener, running(publisher):
+            await until(lambda: len(of_table(listener, "t0")) == 450)
+            await until(lambda: bool(listener.payloads("/t0/last")))
+            shown = [json.loads(payload)["entry"] for payload in listener.payloads("/t0/last")]
+    assert shown == [max(id_ for id_ in range(2, 901, 2) if id_ % 3 == 2)]
+
+
 async def test_a_denied_table_does_not_hold_up_a_stop() -> None:
     with guarded(STATUS, OF_T0) as broker:
         journal = Journal(newest=10)

@@ -177,7 +177,7 @@ async def test_b44_damaged_old_records_are_told_and_stop_neither_the_service_nor
     ask(service, request(140, 160, consumer="other"))
     await until(lambda: len(line.ends()) == 2)
     ends = {end["from"]: (end["sent"], end["problem"]) for end in line.ends()}
-    assert ends == {1: (125, "unreadable"), 140: (21, "")}
+    assert ends == {1: (199, "unreadable"), 140: (21, "")}
 
 
 @pytest.mark.parametrize(

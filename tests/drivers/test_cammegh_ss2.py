@@ -77,6 +77,16 @@ def test_repeated_result_lines_are_one_result() -> None:
     assert after(*GAME.lines("234"), *[GAME.line(5)] * 18, pocket_text("23")).numbers == ["23"]
 
 
+def test_of_a_game_under_way_when_first_heard_only_the_end_is_told() -> None:
+    """A table that is closed meanwhile must know that it is over when it opens."""
+    ear = Ear().open().hear(*GAME.lines("45"))
+    assert ear.of(GameEnded) == []
+    ear.hear(status(6, GAME.counter, GAME.pocket), status(6, GAME.counter, GAME.pocket))
+    (ended,) = ear.of(GameEnded)
+    assert [event.game for event in ear.of(GameStarted)] == [ended.game]
+    assert ear.of(Reading) == []
+
+
 def test_the_old_number_of_states_1_to_4_is_never_read() -> None:
     assert after(*Game(fours=50).lines("234")).numbers == []
 

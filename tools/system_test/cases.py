@@ -246,7 +246,8 @@ def witness(rig: Rig) -> str:
     rig.sh("systemctl restart dollyd")
     envelope = rig.sh(f"mosquitto_sub -C 1 -W 20 -q 1 -t dolly/v1/{SITE}/r1/witness/w1")
     said = json.loads(parse_envelope(envelope.strip().encode(), WITNESS_TYP).payload)
-    rig.sh(f"systemctl stop {unit} && rm {key}")
+    rig.sh(f"systemctl stop {unit} && rm {key} /etc/systemd/system/dollyd-consumer@.service")
+    rig.sh("systemctl daemon-reload")
     rig.play(1)
     expect(said["verdict"] == "consistent", str(said))
     return f"{said['witness']} saw records {said['from']} to {said['seq']}: {said['verdict']}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import time
@@ -25,20 +26,12 @@ class Machine:
         self._console = root.parent / "console.log"
         self._container: subprocess.Popen[bytes] | None = None
 
-    def why_not(self) -> str:
-        """Boot for the first time. Why that is not possible here, empty where it is up."""
-        try:
-            self.boot()
-        except MachineError as error:
-            return f"not even a bare Debian boots: {error}"
-        return ""
-
     def boot(self) -> float:
         """Switch on; the seconds until it is up."""
         command = ["systemd-nspawn", "--boot", "--quiet", "--register=no", "--keep-unit", "--private-network"]
         with self._console.open("ab") as console:
             self._container = subprocess.Popen(
-                [*command, f"--directory={self.root}", f"--machine=dollyd-test-{self.root.parent.name[-8:]}"],
+                [*command, f"--directory={self.root}", f"--machine=dollyd-test-{os.getpid()}"],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,
@@ -73,8 +66,10 @@ class Machine:
         """Wait until systemd has started everything; the seconds it took."""
         began = time.monotonic()
         while self.sh("systemctl is-system-running", check=False).strip() not in ("running", "degraded"):
-            if time.monotonic() > began + BOOT_S:
-                raise MachineError(f"not up after {BOOT_S:.0f} s, see {self._console}")
+            ended = self._container is None or self._container.poll() is not None
+            if ended or time.monotonic() > began + BOOT_S:
+                said = self._console.read_text("utf-8", "replace")[-1000:]
+                raise MachineError(f"{'ended' if ended else 'not up'} after {BOOT_S:.0f} s at most: {said}")
             time.sleep(LOOK_S)
         return time.monotonic() - began
 
