@@ -27,7 +27,7 @@ demo-all: $(DEMO) ## see every game at work, one table each, with something that
 	@$(BIN)/dollyd demo --all $(ARGS)
 
 test: $(DEV) mosquitto ## run all tests
-	@$(BIN)/pytest --numprocesses 3 --dist loadgroup $(ARGS)  # most of them wait for real devices and brokers
+	@$(BIN)/pytest --numprocesses 2 --dist worksteal $(ARGS)  # most of them wait for real devices and brokers
 
 lint: $(DEV) ## check style, types and layers
 	@$(BIN)/ruff check

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +17,7 @@ from dollyd.client.archive.store import SchemaError, Store, StoreError
 from dollyd.client.jws import Keys
 from dollyd.client.sources import SourceError
 from dollyd.client.trust import Trust
+from dollyd.daemon.cli.until_signal import until_signal
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.log import configure_logging
 from dollyd.daemon.mqtt import MqttSettings
@@ -86,7 +86,7 @@ def archive(
     mqtt = MqttSettings(
         tuple(broker), "", ca_file=ca_file or None, cert_file=cert_file or None, key_file=key_file or None
     )
-    asyncio.run(_run(Archive(mqtt, site, name, follow, _opener(database), group=shared)))
+    asyncio.run(until_signal(Archive(mqtt, site, name, follow, _opener(database), group=shared).run()))
 
 
 @application.command("migrate")
@@ -143,13 +143,3 @@ def _print(done: Import) -> None:
     if done.refused:
         print("refused: " + ", ".join(f"{count} ({reason})" for reason, count in done.refused.items()))
         raise typer.Exit(EXIT_REFUSED)
-
-
-async def _run(instance: Archive) -> None:
-    """Until a signal comes."""
-    working = asyncio.create_task(instance.run())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, working.cancel)
-    await asyncio.wait({working})
-    if not working.cancelled():
-        working.result()

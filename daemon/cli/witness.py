@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ import typer
 
 from dollyd.client.witness_book import WitnessBook, WitnessError
 from dollyd.client.witness_service import Witness
+from dollyd.daemon.cli.until_signal import until_signal
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.log import configure_logging
 from dollyd.daemon.mqtt import MqttSettings
@@ -65,7 +65,7 @@ def witness(
     failure = ""
     with closing(_book(state)) as book:
         try:
-            asyncio.run(_run(Witness(mqtt, site, name, nodes, book, signer.sign)))
+            asyncio.run(until_signal(Witness(mqtt, site, name, nodes, book, signer.sign).run()))
         except* WitnessError as group:
             failure = str(group.exceptions[0])
         found = bool(book.contradictions)
@@ -82,13 +82,3 @@ def _book(state: Path) -> WitnessBook:
     except (OSError, WitnessError) as error:
         remedy = "name a writable directory that no other witness uses"
         raise ConfigError("--state", "", str(error), remedy) from error
-
-
-async def _run(witness: Witness) -> None:
-    """Until a signal comes."""
-    working = asyncio.create_task(witness.run())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, working.cancel)
-    await asyncio.wait({working})
-    if not working.cancelled():
-        working.result()
