@@ -119,7 +119,7 @@ def test_the_command_follows_the_trust_file(tmp_path: Path, monkeypatch: pytest.
     async def run(witness: Witness) -> None:
         followed.append(witness._keys)
 
-    monkeypatch.setattr("dollyd.daemon.cli.witness._run", run)
+    monkeypatch.setattr(Witness, "run", run)
     monkeypatch.setattr("dollyd.daemon.cli.witness.configure_logging", lambda **_: None)
     new_key(tmp_path / "witness.pem")
     trust = SiteTrust(signer(8).kid, SITE, tmp_path / "trust.json")

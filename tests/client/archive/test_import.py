@@ -76,7 +76,7 @@ def test_the_trust_file_is_followed_while_the_archive_runs_and_taken_as_it_is_fo
     async def run(instance: Archive) -> None:
         followed.append(instance._site_trust)
 
-    monkeypatch.setattr("dollyd.daemon.cli.archive._run", run)
+    monkeypatch.setattr(Archive, "run", run)
     trust = tmp_path / "trust.json"
     given = ["--site", SITE, "--trust", str(trust), "--root", signer(8).kid, "--database", database]
     assert CliRunner().invoke(application, [*given, "--broker", "b:1"]).exit_code == 0
