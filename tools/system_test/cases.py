@@ -17,6 +17,7 @@ from tools.system_test.rig import CONFIG, HOME, JOURNAL, KEY, PERIOD_MS, SITE, R
 
 from dollyd.client.jws import parse_envelope
 from dollyd.client.witness import WITNESS_TYP
+from dollyd.daemon.topics import Topics
 
 Case: TypeAlias = Callable[[Rig], str]
 STOP_S = 5.0
@@ -244,7 +245,7 @@ def witness(rig: Rig) -> str:
     rig.sh(f"systemctl daemon-reload && systemctl start {unit}")
     rig.play(1)
     rig.sh("systemctl restart dollyd")
-    envelope = rig.sh(f"mosquitto_sub -C 1 -W 20 -q 1 -t dolly/v1/{SITE}/r1/witness/w1")
+    envelope = rig.sh(f"mosquitto_sub -C 1 -W 20 -q 1 -t {Topics(SITE).witness('r1', 'w1')}")
     said = json.loads(parse_envelope(envelope.strip().encode(), WITNESS_TYP).payload)
     rig.sh(f"systemctl stop {unit} && rm {key} /etc/systemd/system/dollyd-consumer@.service")
     rig.sh("systemctl daemon-reload")
