@@ -83,8 +83,8 @@ def _wait(journal: Journal, deadline_s: float) -> list[str]:
 
 
 def _are_at_rest(journal: Journal) -> bool:
-    # By the wall clock, for the last record may be of another boot: where that was set, the worst is a long wait
-    # or a pause that is taken at its end instead of its beginning.
+    # By the wall clock, for the last record may be of another boot. Where that was set, the worst is a long
+    # wait, or a pause that is taken at its end instead of its beginning.
     tails = filter(None, map(journal.tail, _tables(journal)))
     return all(time.time() - datetime.fromisoformat(tail.last_utc).timestamp() > _AT_REST_S for tail in tails)
 
