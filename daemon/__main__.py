@@ -6,6 +6,7 @@ import sys
 
 from dollyd.daemon.cli import application
 from dollyd.daemon.errors import EXIT_CONFIG, ConfigError
+from dollyd.daemon.terminal import say
 
 
 def main() -> None:
@@ -13,7 +14,7 @@ def main() -> None:
     try:
         application()
     except ConfigError as error:
-        print(f"dollyd: {error}", file=sys.stderr)  # noqa: T201  this is the operator's answer
+        say(f"dollyd: {error}", to_stderr=True)
         sys.exit(EXIT_CONFIG)
 
 

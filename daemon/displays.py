@@ -25,6 +25,8 @@ class Pending(Struct, frozen=True, kw_only=True):
     value: list[str]
     """What came; empty where the round is to be void."""
     reason: str
+    command: str = ""
+    """The first person's signed command: whoever approves reads what was signed, not what is shown of it."""
 
 
 class TableState(Struct, frozen=True, kw_only=True):
@@ -88,4 +90,5 @@ def pending_of(proposal: Proposal | None) -> Pending | UnsetType:
         round=proposal.round,
         value=list(proposal.value),
         reason=proposal.reason,
+        command=proposal.command,
     )

@@ -7,6 +7,8 @@ import sys
 
 import structlog
 
+from dollyd.daemon.terminal import shown
+
 
 def configure_logging(*, verbose: bool = False) -> None:
     """Set up structlog once, at the start of the process. Evidence is never only in logs."""
@@ -16,6 +18,7 @@ def configure_logging(*, verbose: bool = False) -> None:
             structlog.processors.add_log_level,
             structlog.processors.format_exc_info,
             structlog.processors.LogfmtRenderer(key_order=["level", "event"], bool_as_flag=False),
+            lambda _logger, _method, line: shown(line),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if verbose else logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),

@@ -21,6 +21,7 @@ from dollyd.daemon.cli.until_signal import until_signal
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.log import configure_logging
 from dollyd.daemon.mqtt import MqttSettings
+from dollyd.daemon.terminal import say
 from dollyd.daemon.topics import check_name
 from dollyd.daemon.trust_file import keys_for_verification, keys_to_follow
 
@@ -93,7 +94,7 @@ def archive(
 def migrate(database: Database) -> None:
     """Bring the schema of a data base to the newest version, and tell the steps."""
     steps = _migrate(database)
-    print("\n".join(steps) if steps else "the schema is the newest one")
+    say(*(steps or ["the schema is the newest one"]))
 
 
 def _nodes(keys: Path | None, trust: Path | None, root: str) -> Keys | Trust:
@@ -135,11 +136,11 @@ def _import(path: Path, database: str, site: str, nodes: Keys | Trust) -> Import
 
 
 def _print(done: Import) -> None:
-    print(f"{done.records} records, {done.new} of them new")
+    say(f"{done.records} records, {done.new} of them new")
     for chain in done.chains:
         whole = f"whole from {chain.begins} to {chain.complete_to}"
         missing = f", more up to {chain.tip}" if chain.tip > chain.complete_to else ""
-        print(f"table {chain.table}, chain {chain.chain}: {chain.broken or whole + missing}")
+        say(f"table {chain.table}, chain {chain.chain}: {chain.broken or whole + missing}")
     if done.refused:
-        print("refused: " + ", ".join(f"{count} ({reason})" for reason, count in done.refused.items()))
+        say("refused: " + ", ".join(f"{count} ({reason})" for reason, count in done.refused.items()))
         raise typer.Exit(EXIT_REFUSED)

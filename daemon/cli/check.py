@@ -24,6 +24,7 @@ from dollyd.daemon.host import Host
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.ports import check_port
 from dollyd.daemon.settings import Settings
+from dollyd.daemon.terminal import say
 from dollyd.daemon.topics import Topics
 
 EXIT_BROKER = 1
@@ -49,24 +50,24 @@ def check(
     case = open_case(config, Host(), SystemClock())
     if acl and case.settings is not None:
         node = case.settings
-        print(node_acl(Topics(node.site), node.node, node.tables), end="")
+        say(*node_acl(Topics(node.site), node.node, node.tables).splitlines())
         return
     settings = check_start(case)
     refuse_faults(case, (metrics_access, forbidden_usb))
     for device in case.devices():
         check_port(settings.file, device, must_exist=True)
-    print(f"{config}: good")
-    print(*summary(case, settings), sep="\n")
+    say(f"{config}: good")
+    say(*summary(case, settings))
     for key, path in absent(settings):
-        print(f"  {key} is the credential {path}, which was not looked at: it is root's, or encrypted")
+        say(f"  {key} is the credential {path}, which was not looked at: it is root's, or encrypted")
     for finding in findings(case, BEFORE_A_START):
-        print(in_two_lines(finding))
+        say(*in_two_lines(finding))
     good = case.mqtt is None or check_certificates(case.mqtt)
     if broker and case.mqtt is not None:
         good &= asyncio.run(check_brokers(settings, case.mqtt))
     elif broker:
         unseen = ", ".join(key for key, _ in absent(settings) if key.startswith("mqtt."))
-        print(f"no broker was asked: it wants {unseen}, which only the running service can read")
+        say(f"no broker was asked: it wants {unseen}, which only the running service can read")
         good = False
     if not good:
         raise typer.Exit(EXIT_BROKER)
@@ -105,7 +106,7 @@ async def check_brokers(settings: Settings, mqtt: MqttSettings) -> bool:
     """Print what is found of every broker; whether nothing is wrong."""
     good = True
     for address in mqtt.brokers:
-        print(f"{address}:")
+        say(f"{address}:")
         check = BrokerCheck(mqtt, address, Topics(settings.site), settings.node, SystemClock())
         good &= _told(await check.run())
     return good
@@ -113,5 +114,5 @@ async def check_brokers(settings: Settings, mqtt: MqttSettings) -> bool:
 
 def _told(found: list[BrokerFinding]) -> bool:
     for one in found:
-        print(one)
+        say(one)
     return not any(one.level is Level.WRONG for one in found)

@@ -10,6 +10,7 @@ import typer
 
 from dollyd.daemon.discovery.report import configuration, discover, lines
 from dollyd.daemon.host import Host
+from dollyd.daemon.terminal import say, say_json
 
 
 def discover_command(
@@ -23,7 +24,7 @@ def discover_command(
     found = asyncio.run(discover(Host()))
     if json:
         tree = {**msgspec.to_builtins(found), "configuration": "\n".join(configuration(found)).strip()}
-        print(msgspec.json.encode(tree).decode())
+        say_json(tree)
         return
-    print(*lines(found), sep="\n")
-    print(*configuration(found), sep="\n")
+    say(*lines(found))
+    say(*configuration(found))

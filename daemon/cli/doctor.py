@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-import msgspec
 import typer
 
 from dollyd.daemon.cli.options import ConfigFile
@@ -14,6 +13,7 @@ from dollyd.daemon.doctor.case import Case, Finding, Severity, open_case
 from dollyd.daemon.doctor.checks import findings
 from dollyd.daemon.doctor.examination import examine
 from dollyd.daemon.host import Host
+from dollyd.daemon.terminal import say, say_json
 
 EXIT_FAULT = 1
 
@@ -30,21 +30,21 @@ def doctor(
     case = asyncio.run(_examined(config))
     found = findings(case)
     if json:
-        print(msgspec.json.encode({"findings": found, "heard": case.heard}).decode())
+        say_json({"findings": found, "heard": case.heard})
     else:
         for one in found:
-            print(in_two_lines(one))
+            say(*in_two_lines(one))
         faults = sum(one.severity is Severity.FAULT for one in found)
         if case.settings is None:
-            print("the configuration cannot be used: ports, journal, keys and brokers were not looked at")
-        print(f"{faults} faults, {len(found) - faults} warnings")
+            say("the configuration cannot be used: ports, journal, keys and brokers were not looked at")
+        say(f"{faults} faults, {len(found) - faults} warnings")
     if any(one.severity is Severity.FAULT for one in found):
         raise typer.Exit(EXIT_FAULT)
 
 
-def in_two_lines(finding: Finding) -> str:
+def in_two_lines(finding: Finding) -> tuple[str, str]:
     """What is wrong, and below it what to do."""
-    return f"{finding.severity:8} {finding.id}: {finding.what}\n{'':8} -> {finding.remedy}"
+    return f"{finding.severity:8} {finding.id}: {finding.what}", f"{'':8} -> {finding.remedy}"
 
 
 async def _examined(config: ConfigFile) -> Case:

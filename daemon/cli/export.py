@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +18,7 @@ from dollyd.daemon.evidence.export import Exported, Wanted, export
 from dollyd.daemon.evidence.texts import texts_of
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.settings import Settings, load
+from dollyd.daemon.terminal import say
 
 
 def export_command(
@@ -48,14 +48,14 @@ def export_command(
         with closing(Journal.open(path, read_only=True)) as opened:
             if backup:
                 opened.backup(out)
-                print(f"{out}: a copy of {path}")
+                say(f"{out}: a copy of {path}")
                 return
             _tell(out, _export(out, opened, wanted, config, settings))
     except (JournalError, TarError) as error:
-        print(error, file=sys.stderr)
+        say(error, to_stderr=True)
         raise typer.Exit(1) from error
     except OSError as error:
-        print(f"{out}: cannot be written: {error.strerror}", file=sys.stderr)
+        say(f"{out}: cannot be written: {error.strerror}", to_stderr=True)
         raise typer.Exit(1) from error
 
 
@@ -68,11 +68,11 @@ def _export(out: Path, journal: Journal, wanted: Wanted, config: Path, settings:
 
 
 def _tell(out: Path, exported: Exported) -> None:
-    print(f"{out}: {exported.records} records")
+    say(f"{out}: {exported.records} records")
     for part in exported.manifest.chains:
-        print(f"  table {part.table}, chain {part.chain}: records {part.first_seq} to {part.last_seq}")
+        say(f"  table {part.table}, chain {part.chain}: records {part.first_seq} to {part.last_seq}")
     for text in exported.manifest.missing:
-        print(f"  not found: {text.folder}/{text.digest}.toml, by which was decided")
+        say(f"  not found: {text.folder}/{text.digest}.toml, by which was decided")
 
 
 def _moment(option: str, text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from dollyd.daemon.errors import ConfigError, SigningError
 from dollyd.daemon.signing import load_signer, new_key
+from dollyd.daemon.terminal import say, say_json
 
 HELP = """Make and show the node's signing key.
 
@@ -30,11 +30,11 @@ def new(file: KeyFile) -> None:
         signer = new_key(file)
     except SigningError as error:
         raise ConfigError(str(file), "", str(error), "choose another path") from error
-    print(f"{file}: made, kid {signer.kid}")
+    say(f"{file}: made, kid {signer.kid}")
 
 
 @application.command("show")
 def show(file: KeyFile) -> None:
     """Print the public key as a JWK set, for those who verify."""
     signer = load_signer(file, config_file=str(file), key="")
-    print(json.dumps({"keys": [signer.jwk]}, indent=2))
+    say_json({"keys": [signer.jwk]}, indent=2)

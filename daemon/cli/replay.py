@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -19,6 +17,7 @@ from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.rederive import Derived, rederive_evidence, rederive_journal
 from dollyd.daemon.replay import Attempt, CaptureError, engine_of, replay_plain
 from dollyd.daemon.settings import load, shipped_table
+from dollyd.daemon.terminal import say, say_json
 
 
 def replay(
@@ -57,9 +56,12 @@ def replay(
     try:
         with lines:
             for attempt in replay_plain(engine, driver, lines):
-                print(json.dumps(asdict(attempt)) if as_json else _as_text(attempt))
+                if as_json:
+                    say_json(asdict(attempt))
+                else:
+                    say(_as_text(attempt))
     except CaptureError as error:
-        print(f"{file}: {error}", file=sys.stderr)
+        say(f"{file}: {error}", to_stderr=True)
         raise typer.Exit(1) from error
 
 
@@ -69,14 +71,14 @@ def _tell(file: Path, decisions: Iterable[Derived], *, as_json: bool) -> None:
         for derived in decisions:
             counts[not derived.why] += 1
             if as_json:
-                print(json.dumps(asdict(derived)))
+                say_json(asdict(derived))
             elif derived.why:
-                print(f"table {derived.table}, seq {derived.seq}, round {derived.round}: {derived.why}")
+                say(f"table {derived.table}, seq {derived.seq}, round {derived.round}: {derived.why}")
     except (SourceError, EnvelopeError) as error:
-        print(f"{file}: {error}", file=sys.stderr)
+        say(f"{file}: {error}", to_stderr=True)
         raise typer.Exit(1) from error
     if not as_json:
-        print(f"{file}: {counts[True]} decisions derived byte for byte, {counts[False]} not")
+        say(f"{file}: {counts[True]} decisions derived byte for byte, {counts[False]} not")
     if counts[False]:
         raise typer.Exit(1)
 

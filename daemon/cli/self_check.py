@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from dollyd.daemon.self_check import BAD, UNSEALED, check_files
+from dollyd.daemon.terminal import say
 
 EXIT_BAD = 1
 
@@ -17,12 +18,12 @@ def self_check() -> None:
     """
     answer = check_files("asked")
     for one in answer.differs:
-        print(one)
+        say(one)
     if answer.differing > len(answer.differs):
-        print(f"... {answer.differing - len(answer.differs)} more")
+        say(f"... {answer.differing - len(answer.differs)} more")
     if answer.result == UNSEALED:
-        print(f"unsealed: dollyd {answer.version} has no manifest; it was not installed from a sealed build")
+        say(f"unsealed: dollyd {answer.version} has no manifest; it was not installed from a sealed build")
         return
-    print(f"{answer.result}: dollyd {answer.version}, {answer.files} files, manifest {answer.manifest}")
+    say(f"{answer.result}: dollyd {answer.version}, {answer.files} files, manifest {answer.manifest}")
     if answer.result == BAD:
         raise typer.Exit(EXIT_BAD)

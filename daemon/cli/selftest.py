@@ -9,6 +9,7 @@ import typer
 from dollyd.daemon.cli.options import ConfigFile
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.selftest import selftest as stages
+from dollyd.daemon.terminal import say
 
 EXIT_FAILED = 1
 
@@ -28,8 +29,8 @@ async def _played(config: ConfigFile) -> bool:
     async for stage in stages(config, SystemClock()):
         total_ms += stage.ms
         good = not stage.problem
-        print(f"{_word(good)} {stage.name:20} {stage.ms:8.1f} ms  {stage.told}{stage.problem}")
-    print(f"{_word(good)} {'all':20} {total_ms:8.1f} ms")
+        say(f"{_word(good)} {stage.name:20} {stage.ms:8.1f} ms  {stage.told}{stage.problem}")
+    say(f"{_word(good)} {'all':20} {total_ms:8.1f} ms")
     return good
 
 

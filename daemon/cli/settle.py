@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from dollyd.client.settlement.spec import Answer, Bet, Choice, SettlementError
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.terminal import say, say_json, shown
 from dollyd.daemon.trust_file import read_jwks
 
 STANDARD_INPUT = "-"
@@ -67,10 +68,10 @@ def settle(
             record, "", str(error), "give a record, bets and a rulebook that fit together"
         ) from error
     if as_json:
-        print(json.dumps(_as_dict(payload, book, answers, adjustments, verified=keys is not None)))
+        say_json(_as_dict(payload, book, answers, adjustments, verified=keys is not None))
         return
     said = "signature good" if keys is not None else "signature NOT CHECKED (no --keys)"
-    print(f"table {payload['table']}, round {payload['round']}: {payload['kind']}; {said}")
+    say(f"table {payload['table']}, round {payload['round']}: {payload['kind']}; {said}")
     if payload["kind"] == Kind.CORRECTION:
         _print_adjustments(adjustments)
     else:
@@ -158,25 +159,26 @@ def _print_answers(answers: list[Answer]) -> None:
     table.add_column("state")
     for answer in answers:
         money = (answer.profit, answer.returned, answer.invalid, answer.paid)
-        table.add_row(answer.bet, answer.verdict.value, *map(str, money), _state(answer))
+        table.add_row(shown(answer.bet), answer.verdict.value, *map(str, money), _state(answer))
     _show(table)
-    print(f"paid {sum(answer.paid for answer in answers)}")
+    say(f"paid {sum(answer.paid for answer in answers)}")
 
 
 def _print_adjustments(adjustments: list[Adjustment]) -> None:
     table = _table("bet", "", "verdict", money=("profit", "returned", "invalid", "paid"))
     table.add_column("state")
     for adjustment in adjustments:
+        bet = shown(adjustment.bet)
         for entry, sign, answer in (
             ("reversed", -1, adjustment.reversed),
             ("settled", 1, adjustment.settled),
         ):
             money = (answer.profit, answer.returned, answer.invalid, answer.paid)
-            shown = (str(sign * part) for part in money)
-            table.add_row(adjustment.bet, entry, answer.verdict.value, *shown, _state(answer))
-        table.add_row(adjustment.bet, "difference", "", "", "", "", f"{adjustment.difference:+}", "")
+            signed = (str(sign * part) for part in money)
+            table.add_row(bet, entry, answer.verdict.value, *signed, _state(answer))
+        table.add_row(bet, "difference", "", "", "", "", f"{adjustment.difference:+}", "")
     _show(table)
-    print(f"difference {sum(adjustment.difference for adjustment in adjustments):+}")
+    say(f"difference {sum(adjustment.difference for adjustment in adjustments):+}")
 
 
 def _table(*names: str, money: tuple[str, ...]) -> Table:
@@ -187,8 +189,11 @@ def _table(*names: str, money: tuple[str, ...]) -> Table:
 
 
 def _state(answer: Answer) -> str:
-    return " ".join(f"{key}={value}" for key, value in answer.state.items())
+    return shown(" ".join(f"{key}={value}" for key, value in answer.state.items()))
 
 
 def _show(table: Table) -> None:
-    Console(width=110, highlight=False, markup=False).print(table)
+    console = Console(width=110, highlight=False, markup=False, file=StringIO())
+    with console.capture() as capture:
+        console.print(table)
+    say(*capture.get().splitlines())

@@ -20,6 +20,7 @@ from dollyd.client.command import (
     COMMAND_TYP,
     COMMAND_VERSION,
     LIFETIME_MAX_S,
+    Command,
     Order,
     encode_command,
     make_command,
@@ -32,13 +33,17 @@ from dollyd.daemon.commands.desk import Answer
 from dollyd.daemon.commands.line import NoAnswerError, Shown, TableLine
 from dollyd.daemon.commands.ssh_agent import AgentKey, agent_keys
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
+from dollyd.daemon.displays import Pending
 from dollyd.daemon.errors import ConfigError, SigningError
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.settings import load
 from dollyd.daemon.signing import Signer, load_signer
+from dollyd.daemon.terminal import say
 from dollyd.daemon.topics import NO_TABLES, check_name
 
 EXIT_REFUSED = 1
+PROPOSALS = frozenset({Order.ENTER, Order.CORRECT})
+"""What waits for a second person."""
 ROLES = ("dealer", "inspector", "pit-boss", "technician")
 
 application = typer.Typer(help="Give a signed order to a table.", no_args_is_help=True)
@@ -240,21 +245,21 @@ def _give(ctx: typer.Context, order: Order, round_number: int | None = None, **m
     try:
         key = None if person.dry_run else person.key()
         state = asyncio.run(person.line.state())
-        print(f"table {state.table}: {state.game} {state.variant}, {state.phase}, last round {state.round}")
+        say(f"table {state.table}: {state.game} {state.variant}, {state.phase}, last round {state.round}")
         if round_number is not None:
             members["round"] = round_number or state.round
         if order is Order.APPROVE:
             members = _pending(state, members["proposal"])
         payload = _payload(person, order, state, members)
         if key is None:
-            print(f"would be signed:\n{payload.decode()}")
+            say("would be signed:", payload.decode())
             return
         if not person.yes and not typer.confirm("Sign and send?"):
             raise typer.Exit(EXIT_REFUSED)
         envelope = key.sign(payload, COMMAND_TYP)
         answer = asyncio.run(person.line.ask(envelope, read_command(envelope).command))
     except (NoAnswerError, SigningError) as error:
-        print(f"no: {error}")
+        say(f"no: {error}")
         raise typer.Exit(EXIT_REFUSED) from None
     _tell(answer, order, read_command(envelope).digest)
 
@@ -279,7 +284,7 @@ def _payload(person: _Person, order: Order, state: Shown, members: dict[str, Any
     except EnvelopeError as error:
         remedy = "correct what was given"
         raise ConfigError("dollyd table", str(order), error.detail, remedy) from error
-    print(text_of(command))
+    say(*text_of(command).split("\n"))
     return payload
 
 
@@ -289,19 +294,35 @@ def _pending(state: Shown, wanted: str) -> dict[str, Any]:
     if waits is None or wanted not in ("", waits.digest):
         remedy = "have a first person give `enter` or `correct`"
         raise ConfigError("dollyd table", "approve", "no such proposal waits", remedy)
-    print(f"proposed by {waits.by}, {waits.role}: {' '.join(waits.value) or 'void'}; {waits.reason}")
-    return {"round": waits.round, "value": waits.value, "proposal": waits.digest}
+    first = _proposed(state, waits)
+    say(f"what {waits.by} is said to have signed, and you approve:")
+    say(*(f"  {line}" for line in text_of(first).split("\n")))
+    return {"round": first.round, "value": list(first.value), "proposal": waits.digest}
+
+
+def _proposed(state: Shown, waits: Pending) -> Command:
+    """The first person's command, out of what was signed: the state around it is anybody's word."""
+    try:
+        signed = read_command(waits.command.encode())
+    except EnvelopeError as error:
+        raise NoAnswerError(f"the table shows no signed command behind the proposal: {error}") from error
+    first = signed.command
+    if signed.digest != waits.digest:
+        raise NoAnswerError("the command behind the proposal is not the one whose digest is shown")
+    if (first.table, first.chain) != (state.table, state.chain) or first.order not in PROPOSALS:
+        raise NoAnswerError("the command behind the proposal is none of this table")
+    return first
 
 
 def _tell(answer: Answer, order: Order, digest: str) -> None:
     if answer.answer != "done":
-        print(f"refused: {answer.why}")
+        say(f"refused: {answer.why}")
         raise typer.Exit(EXIT_REFUSED)
-    print("done")
+    say("done")
     for record in answer.records:
-        print(f"  {record['kind']}, round {record['round']}")
-    if order in {Order.ENTER, Order.CORRECT}:
-        print(f"  proposal {digest} waits for a second person")
+        say(f"  {record['kind']}, round {record['round']}")
+    if order in PROPOSALS:
+        say(f"  proposal {digest} waits for a second person")
 
 
 def _role(role: str) -> str:

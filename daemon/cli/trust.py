@@ -19,6 +19,7 @@ from dollyd.client.trust import NodeKey, OperatorKey, Role, Trust, TrustFile, Ve
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.errors import ConfigError, SigningError
 from dollyd.daemon.signing import Signer, load_signer, new_key
+from dollyd.daemon.terminal import say
 from dollyd.daemon.trust_file import change_trust, new_trust, own_root, read_public_key, read_trust, roll_root
 
 EXPIRY_WARNED_DAYS = 30
@@ -51,7 +52,7 @@ def new_root(file: Annotated[Path, typer.Argument(metavar="FILE", help="Where th
         root = new_key(file)
     except SigningError as error:
         raise ConfigError(str(file), "", str(error), "choose another path") from error
-    print(f"{file}: made, kid {root.kid}")
+    say(f"{file}: made, kid {root.kid}")
 
 
 @application.command("new")
@@ -149,13 +150,11 @@ def show(trust: TrustPath) -> None:
     _told(trust, shown)
     now = _now()
     for node in shown.nodes.values():
-        print(f"  node {node.node}, key {node.kid}: {_standing(node, now)}")
+        say(f"  node {node.node}, key {node.kid}: {_standing(node, now)}")
     for person in shown.operators.values():
-        print(
-            f"  operator {person.id} ({', '.join(person.roles)}), key {person.kid}: {_standing(person, now)}"
-        )
+        say(f"  operator {person.id} ({', '.join(person.roles)}), key {person.kid}: {_standing(person, now)}")
     for older in shown.roots[:-1]:
-        print(f"  older root {older}")
+        say(f"  older root {older}")
 
 
 @application.command("check")
@@ -167,12 +166,12 @@ def check(
     checked = read_trust(trust, root)
     _told(trust, checked)
     if checked.root != root:
-        print(f"  the pinned root was replaced: pin {checked.root}")
+        say(f"  the pinned root was replaced: pin {checked.root}")
     now, soon = _now(), iso_utc(time.time_ns() + EXPIRY_WARNED_DAYS * _NS_PER_DAY)
     for who, key in _named_keys(checked):
         if key.verdict(now) is Verdict.VALID and key.verdict(soon) is Verdict.EXPIRED:
-            print(f"  WARNING: {who}, key {key.kid}: expires at {key.not_after}")
-    print("good")
+            say(f"  WARNING: {who}, key {key.kid}: expires at {key.not_after}")
+    say("good")
 
 
 # --- what they share -------------------------------------------------------------------------------
@@ -190,7 +189,7 @@ def _standing(key: NodeKey | OperatorKey, now: str) -> str:
 
 
 def _told(path: Path, trust: Trust) -> None:
-    print(f"{path}: site {trust.site}, version {trust.version} of {trust.file.issued}, root {trust.root}")
+    say(f"{path}: site {trust.site}, version {trust.version} of {trust.file.issued}, root {trust.root}")
 
 
 def _change(path: Path, root_key: Path, change: Callable[[TrustFile], TrustFile]) -> None:

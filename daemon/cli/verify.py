@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from dollyd.client.trust import Trust, load_trust
 from dollyd.client.verify import Problem, Report, verify_envelopes, verify_journal
 from dollyd.client.witness import check_witness
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.terminal import say, say_json
 from dollyd.daemon.trust_file import keys_for_verification, read_jwks
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -61,12 +61,12 @@ def verify(
         trusted = _trusted(file, keys, trust, root)
         report = _verify(file, trusted, jobs or _cores(), fast=fast)
     except (SourceError, OSError) as error:
-        print(f"{file}: {error}", file=sys.stderr)
+        say(f"{file}: {error}", to_stderr=True)
         raise typer.Exit(1) from error
     if witness is not None:
         _check_witness(witness, witness_keys, report)
     if as_json:
-        print(json.dumps(_as_dict(report)))
+        say_json(_as_dict(report))
     else:
         _print(file, report)
     if not report.ok:
@@ -157,17 +157,17 @@ def _as_dict(report: Report) -> dict[str, object]:
 
 def _print(file: Path, report: Report) -> None:
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.kinds.items()))
-    print(f"{file}: {report.records} records ({kinds}), {report.rounds} rounds ended")
+    say(f"{file}: {report.records} records ({kinds}), {report.rounds} rounds ended")
     for kid, trust in report.keys.items():
-        print(f"  key {kid}: {trust}")
+        say(f"  key {kid}: {trust}")
     for chain, head in report.heads.items():
         open_round = f", round {head.open_round} is open" if head.open_round else ""
-        print(f"  table {head.table}, chain {chain}: {head.seq} records, head {head.digest}{open_round}")
+        say(f"  table {head.table}, chain {chain}: {head.seq} records, head {head.digest}{open_round}")
     for note in report.notes:
-        print(f"  note: {note}")
+        say(f"  note: {note}")
     for problem in report.problems:
-        print(f"  WRONG {_place(problem)}: {problem.why}")
-    print("good" if report.ok else "NOT GOOD")
+        say(f"  WRONG {_place(problem)}: {problem.why}")
+    say("good" if report.ok else "NOT GOOD")
 
 
 def _place(problem: Problem) -> str:

@@ -19,6 +19,7 @@ from dollyd.daemon.files import Sight, look_for
 from dollyd.daemon.host import Host
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.journal_file import LOCK
+from dollyd.daemon.terminal import say
 
 EXIT_IN_PLAY = 1
 _LOOK_S = 0.05
@@ -54,7 +55,7 @@ def wait_for_pause(
     except JournalError as error:
         raise ConfigError(settings.file, "journal.path", str(error), remedy) from error
     if playing:
-        print(f"after {timeout_s} s a round is still in play: {', '.join(playing)}")
+        say(f"after {timeout_s} s a round is still in play: {', '.join(playing)}")
         raise typer.Exit(EXIT_IN_PLAY)
 
 

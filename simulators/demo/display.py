@@ -14,6 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from dollyd.daemon.terminal import shown
 from dollyd.simulators.demo.evidence import Finding
 
 _OUTCOMES_KEPT = 20
@@ -97,7 +98,7 @@ class PlainDisplay:
         """Nothing to end."""
 
     def _print(self, text: str) -> None:
-        self._console.out(f"{time.monotonic() - self._began_s:5.1f} {text}", highlight=False)
+        self._console.out(f"{time.monotonic() - self._began_s:5.1f} {shown(text)}", highlight=False)
 
 
 class LiveDisplay:
@@ -116,7 +117,7 @@ class LiveDisplay:
 
     def tell(self, line: Text) -> None:
         """Something happened."""
-        self.view.lines.append(line)
+        self.view.lines.append(line if line.plain.isprintable() else Text(shown(line.plain)))
 
     def refresh(self) -> None:
         """The view has changed."""

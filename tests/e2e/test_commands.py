@@ -267,7 +267,7 @@ async def test_power_cut_with_the_ball_in_the_track_two_persons_close_the_round(
     assert (alone.exit_code, "refused: approval: the same person twice" in alone.output) == (1, True)
     assert not consumer.of("result")
     approved = await give(installation, BOSS, "--yes", "approve")
-    assert (approved.exit_code, "proposed by d1, dealer: 15" in approved.output) == (0, True)
+    assert (approved.exit_code, "what d1 is said to have signed" in approved.output) == (0, True)
     await until(lambda: bool(consumer.of("result")))
     await until(lambda: staff.state["manual_results"] == 1)
     assert (staff.state["results"], staff.state["mode"]) == (1, "manual")
