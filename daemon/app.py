@@ -45,6 +45,7 @@ from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.ports import check_access, check_port
 from dollyd.daemon.publisher import Node, Publisher
 from dollyd.daemon.reload import TableChanges, check_fixed, check_versions
+from dollyd.daemon.secret_files import read_secret
 from dollyd.daemon.self_check import BAD, SelfCheck
 from dollyd.daemon.service import Manager, Watchdog, watchdog_us
 from dollyd.daemon.settings import Settings, TableSettings, load
@@ -75,14 +76,13 @@ def mqtt_settings(settings: Settings) -> MqttSettings:
     password = None
     if section.password_file:
         try:
-            data = _read(file, "mqtt.password_file", section.password_file)
-            password = data.decode("utf-8").strip()
+            password = _secret(file, "mqtt.password_file", section.password_file).decode("utf-8").strip()
         except UnicodeDecodeError as error:
             remedy = "name a file that holds the password"
             raise ConfigError(file, "mqtt.password_file", "is no text in UTF-8", remedy) from error
-    for key in ("ca_file", "cert_file", "key_file"):
+    for key, read in (("ca_file", _read), ("cert_file", _read), ("key_file", _secret)):
         if path := getattr(section, key):
-            _read(file, f"mqtt.{key}", path)
+            read(file, f"mqtt.{key}", path)
     return MqttSettings(
         brokers=section.brokers,
         client_id=section.client_id or f"dollyd-{settings.site}-{settings.node}",
@@ -105,6 +105,11 @@ def _read(file: str, key: str, path: str) -> bytes:
     except OSError as error:
         remedy = cure(error, "name an existing file or leave it out")
         raise ConfigError(file, key, f"{path}: {error.strerror}", remedy) from error
+
+
+def _secret(file: str, key: str, path: str) -> bytes:
+    """The same of a secret file."""
+    return read_secret(Path(path), config_file=file, key=key, remedy="name an existing file or leave it out")
 
 
 def certificate_watch(mqtt: MqttSettings, clock: Clock) -> CertificateWatch:

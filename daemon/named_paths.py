@@ -17,6 +17,7 @@ TO_READ = {
     "mqtt": ("password_file", "ca_file", "cert_file", "key_file"),
 }
 """The keys of a section that name a file."""
+_SECRETS = frozenset({"signing.key", "signing.next_key", "mqtt.password_file", "mqtt.key_file"})
 S = TypeVar("S", bound=Struct)
 
 _TEXTS = ("rulebook", "profile", "layout")
@@ -44,6 +45,11 @@ def named_files(config: Path, tree: Mapping[str, Any]) -> dict[str, Path]:
             if name := one.get("secret_file"):
                 named[f"tables.{table}.devices.{device}.secret_file"] = config.parent / name
     return {"configuration": config, **named}
+
+
+def is_secret(key: str) -> bool:
+    """Whether a key names a secret file, which its owner alone may read (`secret_files`)."""
+    return key in _SECRETS or key.endswith(".secret_file")
 
 
 def beside(config: Path, section: S, *keys: str) -> S:

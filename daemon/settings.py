@@ -20,9 +20,10 @@ from dollyd.daemon.core.record import Stakes
 from dollyd.daemon.core.state import Bound, Setup
 from dollyd.daemon.decoding import from_toml
 from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.files import cure, read_file
+from dollyd.daemon.files import cure
 from dollyd.daemon.gaming_day import gaming_day
 from dollyd.daemon.named_paths import TO_READ, beside, check_own_file, check_texts, named_files
+from dollyd.daemon.secret_files import read_secret
 from dollyd.daemon.table_checks import check_option, check_proofs
 from dollyd.daemon.table_rules import TableRules, Wanted, rules_of
 from dollyd.daemon.topics import NO_TABLES, check_name
@@ -426,11 +427,8 @@ def _secret(config: Path, key: str, section: DeviceSection, place: Place) -> byt
     remedy = "name a file that holds the key shared with the device"
     if not section.secret_file:
         raise ConfigError(str(config), f"{key}.secret_file", "missing", remedy)
-    try:
-        secret = read_file(config.parent / section.secret_file).strip()
-    except OSError as error:
-        problem = f"{section.secret_file}: {error.strerror}"
-        raise ConfigError(str(config), f"{key}.secret_file", problem, cure(error, remedy)) from error
+    path = config.parent / section.secret_file
+    secret = read_secret(path, config_file=str(config), key=f"{key}.secret_file", remedy=remedy).strip()
     if len(secret) < 16:
         raise ConfigError(str(config), f"{key}.secret_file", "shorter than 16 bytes", remedy)
     return secret

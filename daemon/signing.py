@@ -6,8 +6,6 @@ credential and is seen by no other process.
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -22,11 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 from dollyd.client.jws import b64url, protected_header, public_jwk
 from dollyd.daemon.core.record import TYP
 from dollyd.daemon.errors import ConfigError, SigningError
-from dollyd.daemon.files import cure, open_file, sync_directory
-
-_KEY_FILE_MAX_BYTES = 4096
-"""An Ed25519 key in PEM has about 120 bytes."""
-_CREDENTIALS = "/run/credentials"
+from dollyd.daemon.files import sync_directory
+from dollyd.daemon.secret_files import read_secret, write_secret
 
 
 class Signer:
@@ -59,19 +54,11 @@ def new_key(path: Path) -> Signer:
     private_key = Ed25519PrivateKey.generate()
     pem = private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        write_secret(path, pem)
+        sync_directory(path.parent)
     except FileExistsError:
         raise SigningError(f"{path}: exists already; a key is never overwritten, name another file") from None
     except OSError as error:
-        raise SigningError(f"{path}: cannot be made: {error.strerror}") from error
-    try:
-        with os.fdopen(file, "wb") as out:
-            out.write(pem)
-            out.flush()
-            os.fsync(out.fileno())
-        sync_directory(path.parent)
-    except OSError as error:
-        path.unlink(missing_ok=True)
         raise SigningError(f"{path}: cannot be written: {error.strerror}") from error
     return Signer(private_key)
 
@@ -81,36 +68,13 @@ def load_signer(path: Path, *, config_file: str, key: str) -> Signer:
 
     Raises `ConfigError` for a key that is missing, unreadable, readable by others or no Ed25519 key.
     """
-
-    def refused(problem: str, remedy: str) -> ConfigError:
-        return ConfigError(config_file, key, f"{path} {problem}", remedy)
-
-    try:
-        with open_file(path) if key else path.open("rb") as file:  # a command may be given a pipe
-            mode = os.fstat(file.fileno()).st_mode
-            pem = file.read(_KEY_FILE_MAX_BYTES)
-    except FileNotFoundError:
-        raise refused("does not exist", "make a key with `dollyd keys new`") from None
-    except OSError as error:
-        remedy = cure(error, "give the daemon's user a readable file")
-        raise refused(f"cannot be read: {error.strerror}", remedy) from error
-    if stat.S_IMODE(mode) & _bits_of_others(path):
-        raise refused(f"can be read by others (mode {stat.S_IMODE(mode):04o})", f"run `chmod 0600 {path}`")
+    make = "make a key with `dollyd keys new`"
+    pem = read_secret(path, config_file=config_file, key=key, remedy=make)
     try:
         private_key = load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:  # TypeError: it asks for a password
-        raise refused(
-            "is no private key in PEM without a password", "make one with `dollyd keys new`"
-        ) from error
+        problem = f"{path} is no private key in PEM without a password"
+        raise ConfigError(config_file, key, problem, make) from error
     if not isinstance(private_key, Ed25519PrivateKey):
-        raise refused("is no Ed25519 key", "make one with `dollyd keys new`")
+        raise ConfigError(config_file, key, f"{path} is no Ed25519 key", make)
     return Signer(private_key)
-
-
-def _bits_of_others(path: Path) -> int:
-    # systemd grants a credential to the service's user by an ACL, whose mask shows as the group's bits;
-    # the directory around it is closed to everybody else, and below /run/credentials it is systemd's.
-    in_credentials = path.is_relative_to(_CREDENTIALS) or (
-        str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY")
-    )
-    return stat.S_IRWXO if in_credentials else stat.S_IRWXG | stat.S_IRWXO

@@ -11,6 +11,7 @@ import typer
 
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.secret_files import write_secret
 from dollyd.simulators import scenario as scenarios
 from dollyd.simulators.control import PortError, ended_by_signals
 from dollyd.simulators.evening import Evening, check
@@ -144,7 +145,9 @@ def _write_keys(told: scenarios.Scenario, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for name, device in told.devices.items():
         if device.kind == "odds-box":
-            (directory / f"{name}.key").write_text(device.options["key"], "utf-8")
+            key_file = directory / f"{name}.key"
+            key_file.unlink(missing_ok=True)
+            write_secret(key_file, device.options["key"].encode())
 
 
 async def _play(told: scenarios.Scenario, directory: Path) -> None:

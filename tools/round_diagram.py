@@ -42,6 +42,7 @@ from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import ACCEPTS, Emit, Phase, deadline_ns, phase, step
 from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.core.state import Setup, Table
+from dollyd.daemon.secret_files import write_secret
 from dollyd.daemon.settings import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,7 +97,7 @@ def setups(table: str) -> list[Setup]:
     with TemporaryDirectory() as folder:
         path = Path(folder) / EXAMPLE.name
         path.write_text(EXAMPLE.read_text() + DICE_TABLE)
-        (path.parent / "odds.key").write_bytes(bytes(16))
+        write_secret(path.parent / "odds.key", bytes(16))
         shipped = load(path).tables[table].setup
     patient = replace(shipped, unresolved_void_ms=60_000)
     return [patient, replace(patient, hold_ms=2_000), replace(patient, confirm="dealer")]

@@ -17,6 +17,7 @@ from dollyd.client.archive.store import SchemaError, Store, StoreError
 from dollyd.client.jws import Keys
 from dollyd.client.sources import SourceError
 from dollyd.client.trust import Trust
+from dollyd.daemon.cli.options import secret_file
 from dollyd.daemon.cli.until_signal import until_signal
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.log import configure_logging
@@ -85,7 +86,11 @@ def archive(
     if not broker:
         raise ConfigError("--broker", "", "missing, and no --import either", "name a broker, host:port")
     mqtt = MqttSettings(
-        tuple(broker), "", ca_file=ca_file or None, cert_file=cert_file or None, key_file=key_file or None
+        tuple(broker),
+        "",
+        ca_file=ca_file or None,
+        cert_file=cert_file or None,
+        key_file=secret_file("--key-file", key_file),
     )
     asyncio.run(until_signal(Archive(mqtt, site, name, follow, _opener(database), group=shared).run()))
 

@@ -7,8 +7,20 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from dollyd.daemon.secret_files import read_secret
+
 ConfigFile: TypeAlias = Annotated[
     Path,
     # Whoever cannot read it is told so as of any other file: in one line, with exit 78.
     typer.Option("--config", metavar="F", help="The configuration (TOML).", readable=False),
 ]
+
+
+def secret_file(option: str, name: str) -> str | None:
+    """The name of a secret file that an option gives, None where it gives none.
+
+    Raises `ConfigError` as `read_secret`.
+    """
+    if name:
+        read_secret(Path(name), config_file=option, key="", remedy="name an existing file or leave it out")
+    return name or None

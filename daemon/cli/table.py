@@ -29,6 +29,7 @@ from dollyd.client.command import (
 )
 from dollyd.client.jws import EnvelopeError
 from dollyd.daemon.app import mqtt_settings
+from dollyd.daemon.cli.options import secret_file
 from dollyd.daemon.commands.desk import Answer
 from dollyd.daemon.commands.line import NoAnswerError, Shown, TableLine
 from dollyd.daemon.commands.ssh_agent import AgentKey, agent_keys
@@ -354,7 +355,7 @@ def _line(
         client_id=f"dollyd-table-{secrets.token_hex(6)}",
         ca_file=tls["ca_file"] or mqtt.ca_file,
         cert_file=tls["cert_file"] or mqtt.cert_file,
-        key_file=tls["key_file"] or mqtt.key_file,
+        key_file=secret_file("--key-file", tls["key_file"]) or mqtt.key_file,
     )
     return TableLine(mqtt, site, table)
 

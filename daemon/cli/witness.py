@@ -12,6 +12,7 @@ import typer
 
 from dollyd.client.witness_book import WitnessBook, WitnessError
 from dollyd.client.witness_service import Witness
+from dollyd.daemon.cli.options import secret_file
 from dollyd.daemon.cli.until_signal import until_signal
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.log import configure_logging
@@ -58,7 +59,7 @@ def witness(
         "",
         ca_file=ca_file or None,
         cert_file=cert_file or None,
-        key_file=key_file or None,
+        key_file=secret_file("--key-file", key_file),
     )
     nodes = keys_to_follow(keys, trust, root, site)
     signer = load_signer(key, config_file="--key", key="")

@@ -8,9 +8,7 @@ from pathlib import Path
 from dollyd.daemon.doctor.case import BE_ROOT, Case, Finding, fault, warning
 from dollyd.daemon.doctor.credentials import is_credential
 from dollyd.daemon.files import Sight, look_for
-
-_KEYS = frozenset({"signing.key", "signing.next_key"})
-"""Their owner alone may read them."""
+from dollyd.daemon.named_paths import is_secret
 
 
 def file_access(case: Case) -> Iterator[Finding]:
@@ -29,7 +27,7 @@ def file_access(case: Case) -> Iterator[Finding]:
         except OSError:  # not there: the configuration is refused for it
             continue
         if not may_read:
-            mine = f"chown {user.name}" if key in _KEYS else f"chmod 640, chgrp {user.name}"
+            mine = f"chown {user.name}" if is_secret(key) else f"chmod 640, chgrp {user.name}"
             remedy = f"`{mine}`, and have every folder above it let {user.name} pass"
             yield fault("file-access", f"{key}: {user.name} may not read {path}", remedy)
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.secret_files import write_secret
 from dollyd.simulators.demo.broker import Broker
 from dollyd.simulators.demo.stage import Stage, StageError, write_profile
 from dollyd.simulators.demo.tables import ODDS_KEY, TABLES
@@ -87,7 +88,7 @@ class Pit(Stage):
 
 def lay_out(directory: Path) -> str:
     """Write the files that the tables need; gives their sections of the configuration (TOML)."""
-    (directory / "odds.key").write_text(ODDS_KEY, "ascii")
+    write_secret(directory / "odds.key", ODDS_KEY.encode("ascii"))
     examples = files("dollyd").joinpath("config", "examples")
     texts = [examples.joinpath(f"{table.example}.toml").read_text("utf-8") for table in TABLES.values()]
     sections = "".join(text[text.index("\n[tables.") :] for text in texts)

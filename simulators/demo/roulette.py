@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from dollyd.daemon.secret_files import write_secret
 from dollyd.simulators.demo.broker import Broker
 from dollyd.simulators.demo.stage import Stage, write_profile
 
@@ -68,7 +69,7 @@ class RouletteStage(Stage):
 
     async def open(self) -> None:
         """Set the whole table up; the wheel has no power until somebody listens."""
-        (self.directory / "odds.key").write_text(secrets.token_hex(16), "ascii")
+        write_secret(self.directory / "odds.key", secrets.token_hex(16).encode("ascii"))
         write_profile(self.directory, _PROFILE, UNRESOLVED_VOID_AFTER_S)
         table = _SECTIONS.format(
             table=TABLE,

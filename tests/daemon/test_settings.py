@@ -37,6 +37,7 @@ def written(folder: Path, *changes: Change, secret: bytes | None = SECRET) -> Pa
     path.write_text(text)
     if secret is not None:
         (folder / "odds.key").write_bytes(secret)
+        (folder / "odds.key").chmod(0o600)
     return path
 
 

@@ -65,7 +65,7 @@ def test_nothing_half_made_stays_behind(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_key_in_no_directory_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(SigningError, match="cannot be made"):
+    with pytest.raises(SigningError, match="cannot be written"):
         new_key(tmp_path / "none" / "node.key")
 
 
@@ -123,7 +123,7 @@ def test_a_systemd_credential_is_one_for_a_command_beside_the_service_too(
     path.chmod(0o440)
     with pytest.raises(ConfigError, match="read by others"):
         _load(path)
-    monkeypatch.setattr("dollyd.daemon.signing._CREDENTIALS", str(tmp_path))
+    monkeypatch.setattr("dollyd.daemon.secret_files._CREDENTIALS", str(tmp_path))
     assert _load(path) == kid
 
 

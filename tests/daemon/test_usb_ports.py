@@ -10,6 +10,7 @@ import pytest
 from dollyd.daemon import ports
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.ports import check_access, check_port
+from dollyd.daemon.secret_files import write_secret
 from dollyd.daemon.settings import DeviceSettings, load
 from dollyd.daemon.table import transport_of
 from dollyd.drivers.transports.serial import SerialTransport
@@ -50,7 +51,7 @@ def test_what_the_port_says_goes_before_the_driver(tmp_path: Path) -> None:
 
 
 def test_a_device_that_speaks_tlp_has_one_endpoint_each_way(tmp_path: Path) -> None:
-    (tmp_path / "odds.key").write_bytes(b"shared by box and host")
+    write_secret(tmp_path / "odds.key", b"shared by box and host")
     box = device(tmp_path, "tlp", "usb:1209:d011", 'secret_file = "odds.key"')
     assert box.usb == UsbSettings(0x1209, 0xD011, endpoint_in=0x81, endpoint_out=0x01)
     assert isinstance(transport_of(box), UsbTransport)

@@ -19,6 +19,7 @@ from tests.support.broker import Listener
 
 from dollyd.client.jws import parse_envelope
 from dollyd.client.sources import JournalFile
+from dollyd.daemon.secret_files import write_secret
 from dollyd.daemon.signing import new_key
 from dollyd.daemon.topics import Topics
 
@@ -89,7 +90,7 @@ class Installation:
         self.signing_key = directory / "signing.pem"
         signer = new_key(self.signing_key)
         self.jwks.write_text(json.dumps({"keys": [signer.jwk]}))
-        (directory / "odds.key").write_bytes(ODDS_KEY)
+        write_secret(directory / "odds.key", ODDS_KEY)
         (directory / "profile.toml").write_text(
             PROFILE.format(hold_ms=hold_ms, unresolved_void_after_s=unresolved_void_after_s)
         )

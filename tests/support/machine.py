@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dollyd.daemon.host import Host
 
-USER, USER_ID = "dollyd", 998
+USER, USER_ID = "dollyd", os.geteuid() or 998
 FTDI = ("0403", "6001")
 CH340 = ("1a86", "7523")
 

@@ -39,7 +39,9 @@ class Authority:
         self._write(name, "crt", _pem(self._sign(name, key.public_key(), hours, ca=False)))
 
     def _write(self, name: str, kind: str, data: bytes) -> None:
-        (self.directory / f"{name}.{kind}").write_bytes(data)
+        path = self.directory / f"{name}.{kind}"
+        path.write_bytes(data)
+        path.chmod(0o600 if kind == "key" else 0o644)
 
     def _sign(self, name: str, key: ec.EllipticCurvePublicKey, hours: float, *, ca: bool) -> x509.Certificate:
         now = dt.datetime.now(dt.UTC)

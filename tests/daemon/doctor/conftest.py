@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.machine import USER, Machine
+from tests.support.machine import USER, USER_ID, Machine
 
 from dollyd.daemon.doctor.case import Case, Finding, open_case
 from dollyd.daemon.doctor.checks import findings
@@ -74,6 +75,11 @@ class Bench:
             KERNEL: "usb 1-1: new full-speed USB device\n",
         }
         self.changes: Callable[[Case], Case] = lambda case: case
+
+    def give_to_service(self, path: Path) -> None:
+        """Its owner is the user of the service, if this test may give it away."""
+        if os.geteuid() == 0:
+            os.chown(path, USER_ID, USER_ID)
 
     def state(self, **changes: str) -> None:
         """What systemd says of the unit."""

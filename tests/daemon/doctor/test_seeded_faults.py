@@ -205,6 +205,7 @@ def readable_key(bench: Bench) -> None:
 def certificate(bench: Bench, ahead_ns: int, hours: float = 24 * 365) -> None:
     authority = Authority(bench.home)
     authority.issue("box1", hours)
+    bench.give_to_service(bench.home / "box1.key")
     files = f'cert_file = "{bench.home}/box1.crt"\nkey_file = "{bench.home}/box1.key"\n'
     bench.configure(("[signing]", f"[mqtt]\n{files}[signing]"))
     bench.clock.step_utc(ahead_ns)
