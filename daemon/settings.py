@@ -21,7 +21,7 @@ from dollyd.daemon.core.state import Bound, Setup
 from dollyd.daemon.decoding import from_toml
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.files import cure
-from dollyd.daemon.gaming_day import gaming_day
+from dollyd.daemon.gaming_day import GamingDay, gaming_day
 from dollyd.daemon.named_paths import TO_READ, beside, check_own_file, check_texts, named_files
 from dollyd.daemon.secret_files import read_secret
 from dollyd.daemon.table_checks import check_option, check_proofs
@@ -198,6 +198,8 @@ class Settings:
     mqtt: MqttSection
     tables: Mapping[str, TableSettings]
     metrics: MetricsSection
+    gaming_date: GamingDay
+    """From a time to the gaming date of this place, and back."""
     files: Mapping[str, Path]
     """Everything that must be read, the configuration included, by the key that names it."""
 
@@ -240,6 +242,7 @@ def load(path: Path) -> Settings:
         mqtt=beside(path, head.mqtt, *TO_READ["mqtt"]),
         tables=tables,
         metrics=beside(path, head.metrics, "file"),
+        gaming_date=date_of,
         files=named_files(path, tree),
     )
 

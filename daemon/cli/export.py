@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import UTC, datetime
+from datetime import date as calendar_date
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.cursors import EXPORTED
 from dollyd.daemon.errors import ConfigError, JournalError
 from dollyd.daemon.evidence.export import Exported, Wanted, export
+from dollyd.daemon.evidence.target import check_target
 from dollyd.daemon.evidence.texts import texts_of
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.settings import Settings, load
@@ -34,18 +36,29 @@ def export_command(
     ] = "",
     to_date: Annotated[str, typer.Option("--to", metavar="DATE", help="End, not included.")] = "",
     table: Annotated[str, typer.Option("--table", metavar="T", help="Only this table.")] = "",
+    gaming_date: Annotated[
+        str,
+        typer.Option("--gaming-date", metavar="DATE", help="Or one gaming day of this place: 2026-12-01."),
+    ] = "",
     backup: Annotated[
         bool, typer.Option("--backup", help="Make a copy of the whole journal instead, e.g. OUT.db.")
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an older export.")] = False,
 ) -> None:
     """Write records with all that proves them to one file, for `dollyd verify` and `dollyd replay`."""
     settings = load(config)
     path = journal or Path(settings.journal.path)
     wanted = Wanted(_moment("--from", from_date), _moment("--to", to_date), table)
+    if gaming_date:
+        wanted = _gaming_day(settings, gaming_date, wanted)
     if backup and wanted != Wanted():
         raise ConfigError("--backup", "", "copies everything", "leave out --from, --to and --table")
+    check_target(out, settings, path, force=force, backup=backup)
     try:
         with closing(Journal.open(path, read_only=True)) as opened:
+            if table not in ("", *(name for name, _ in opened.chains())):
+                known = ", ".join(sorted({name for name, _ in opened.chains()})) or "none"
+                raise ConfigError("--table", "", f"{path} has no table {table!r}", f"choose among {known}")
             if backup:
                 opened.backup(out)
                 say(f"{out}: a copy of {path}")
@@ -73,6 +86,19 @@ def _tell(out: Path, exported: Exported) -> None:
         say(f"  table {part.table}, chain {part.chain}: records {part.first_seq} to {part.last_seq}")
     for text in exported.manifest.missing:
         say(f"  not found: {text.folder}/{text.digest}.toml, by which was decided")
+
+
+def _gaming_day(settings: Settings, date: str, wanted: Wanted) -> Wanted:
+    """From the beginning of a gaming day to that of the next. Raises `ConfigError`."""
+    remedy = "give one like 2026-12-01, without --from and --to"
+    if wanted.from_utc or wanted.to_utc:
+        raise ConfigError("--gaming-date", "", "given beside --from or --to", remedy)
+    try:
+        day = calendar_date.fromisoformat(date)
+        begins, ends = settings.gaming_date.span_ns(day)
+    except (ValueError, OverflowError) as error:
+        raise ConfigError("--gaming-date", "", str(error), remedy) from error
+    return Wanted(iso_utc(begins), iso_utc(ends), wanted.table)
 
 
 def _moment(option: str, text: str) -> str:

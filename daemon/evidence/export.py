@@ -267,7 +267,8 @@ def _unnamed(directory: Path) -> BinaryIO:
 def _write(out: Path, chunks: Iterable[bytes]) -> None:
     partial = out.with_name(out.name + ".partial")
     try:
-        with partial.open("wb") as file:
+        partial.unlink(missing_ok=True)  # of one that was killed; a link is not followed
+        with partial.open("xb") as file:
             if out.suffix == ".gz":
                 with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
                     for chunk in chunks:

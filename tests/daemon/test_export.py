@@ -6,6 +6,7 @@ import json
 import threading
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,14 +15,18 @@ from tests.support.chains import NODE, SITE, ChainMaker, keys, signer
 from tests.support.daemon import Installation, dollyd
 from tests.support.evidence import EPOCH_NS, a_chain, changed, contents, exported, fill, played
 from tests.support.nights import night
+from typer.testing import CliRunner
 
 from dollyd.client.evidence import trust_of, verify_evidence
+from dollyd.client.jws import parse_envelope
 from dollyd.client.trust import TRUST_TYP
 from dollyd.client.verify import verify_journal
 from dollyd.client.witness import WITNESS_TYP, state
 from dollyd.client.witness_book import Finding
+from dollyd.daemon.cli import application
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp, iso_utc
 from dollyd.daemon.cursors import EXPORTED
+from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.evidence.export import Wanted
 from dollyd.daemon.journal import Journal, NewEntry
 from dollyd.daemon.rederive import rederive_evidence, rederive_journal
@@ -218,3 +223,70 @@ def test_statements_of_witnesses_are_held_against_it(tmp_path: Path) -> None:
         assert said.returncode == code, said.stdout
         assert ("witness w1 saw record" in said.stdout) == (code == 0)
         assert ("it was written again" in said.stdout) == (code == 1)
+
+
+# --- what an export may replace (finding 12 of the attackers) -------------------------------------
+
+
+def told(table: Installation, *options: str | Path) -> str:
+    """The one line with which an export is refused."""
+    words = ["export", "--config", str(table.config), *map(str, options)]
+    refused = CliRunner().invoke(application, words).exception
+    assert isinstance(refused, ConfigError)
+    return str(refused)
+
+
+def owned(table: Installation) -> dict[str, Path]:
+    """The files that an installation cannot do without."""
+    here = table.directory
+    journal = {f"journal{end}": table.journal.with_name(table.journal.name + end) for end in ("", "-wal")}
+    return {"key": here / "signing.pem", "odds": here / "profile.toml", "config": table.config, **journal}
+
+
+@pytest.mark.parametrize("name", ["key", "odds", "config", "journal", "journal-wal"])
+@pytest.mark.parametrize("how", [(), ("--force",), ("--backup",), ("--backup", "--force")])
+def test_attack_12_an_export_never_replaces_what_the_configuration_names(
+    table: Installation, tmp_path: Path, name: str, how: tuple[str, ...]
+) -> None:
+    path = owned(table)[name]
+    before = path.read_bytes() if path.exists() else None
+    (tmp_path / "link").symlink_to(path)
+    for out in (path, tmp_path / "link", path.parent / "." / path.name):
+        assert "of the configuration" in told(table, *how, out)
+    assert (path.read_bytes() if path.exists() else None) == before
+
+
+def test_attack_12_an_export_replaces_an_older_one_only_if_told_so(
+    table: Installation, tmp_path: Path
+) -> None:
+    out, copy, letter = tmp_path / "night.tar", tmp_path / "copy.db", tmp_path / "letter.txt"
+    letter.write_text("dear auditor")
+    (tmp_path / "link.tar").symlink_to(out)
+    copy.write_text("no journal")
+    for options, made in (((), out), (("--backup",), copy)):
+        if made == copy:
+            copy.unlink()
+        assert dollyd("export", "--config", table.config, *options, made).returncode == 0
+        before = made.read_bytes()
+        assert "exists" in told(table, *options, made)
+        assert made.read_bytes() == before
+        assert dollyd("export", "--config", table.config, "--force", *options, made).returncode == 0
+        for other in (letter, tmp_path / "link.tar", tmp_path, copy if made == out else out):
+            assert "nothing else is replaced" in told(table, "--force", *options, other)
+    assert letter.read_text() == "dear auditor"
+
+
+def test_a_table_that_is_not_there_is_told_with_those_that_are(table: Installation, tmp_path: Path) -> None:
+    assert "choose among r1" in told(table, "--table", "r9", tmp_path / "out.tar")
+
+
+def test_a_gaming_day_is_exported_by_its_date(table: Installation, tmp_path: Path) -> None:
+    with closing(Journal.open(table.journal, read_only=True)) as journal:
+        first = next(journal.entries(CHAIN))
+    moment = datetime.fromisoformat(json.loads(parse_envelope(first.envelope).payload)["time"]["utc"])
+    day = load(table.config).gaming_date(int(moment.timestamp()) * NS_PER_S)
+    out = tmp_path / "day.tar"
+    said = dollyd("export", "--config", table.config, "--gaming-date", day, out)
+    assert said.returncode == 0, said.stderr
+    assert "given beside" in told(table, "--gaming-date", day, "--from", day, tmp_path / "x.tar")
+    assert "--gaming-date" in told(table, "--gaming-date", "soon", tmp_path / "x.tar")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -97,3 +97,13 @@ def test_gaming_dates_never_go_back(night: str, boundary: str) -> None:
 def test_what_is_no_timezone_or_no_time_is_refused(timezone: str, boundary: str) -> None:
     with pytest.raises((ValueError, KeyError)):
         gaming_day(timezone, boundary)
+
+
+@pytest.mark.parametrize("day", ["2026-12-01", "2026-10-24", "2026-10-25", "2026-03-28", "2026-03-29"])
+@pytest.mark.parametrize("boundary", ["00:00", "03:30", "06:00"])
+def test_the_span_of_a_gaming_day_holds_its_times_and_no_other(day: str, boundary: str) -> None:
+    """Also in the nights in which clocks are set, when a day has 23 or 25 hours."""
+    date_of = gaming_day("Europe/Helsinki", boundary)
+    begins, ends = date_of.span_ns(date.fromisoformat(day))
+    assert date_of(begins) == date_of(ends - NS_PER_S) == day
+    assert date_of(begins - NS_PER_S) < day < date_of(ends)
