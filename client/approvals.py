@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from dollyd.client.command import COMMAND_TYP, Order, Signed, microseconds, read_command
+from dollyd.client.derived import reading_of
 from dollyd.client.jws import EnvelopeError, key_of_jwk, parse_envelope, verify_envelope
 from dollyd.client.trust import OperatorKey, Trust, Verdict
 from dollyd.daemon.core.authority import entitled, two_persons
@@ -26,16 +27,6 @@ WINDOW_MAX_S = 3600
 """No proposal waits longer for its second person, whatever a profile says."""
 AHEAD_MAX_S = 5
 """How far the clock of a person's machine may be ahead of the node's."""
-READING: Mapping[str, tuple[str, ...]] = {
-    "roulette": ("pocket",),
-    "boule": ("number", "cup"),
-    "money-wheel": ("sector",),
-    "tuplanoppa": ("die_1", "die_2"),
-    "sic-bo": ("die_1", "die_2", "die_3"),
-    "craps": ("die_1", "die_2"),
-}
-"""By game the members of an outcome from which all others follow: what a person reads and enters."""
-
 _ANY_PROFILE = GameProfile(source="")
 """It entitles as many to enter results as any profile may."""
 _US_PER_S = 1_000_000
@@ -57,10 +48,19 @@ class Place:
     utc: str
 
 
-def check_decision(place: Place, body_bytes: bytes, trust: Trust | None) -> str:
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What two persons decided."""
+
+    proposal: str
+    """Digest of what the first one signed."""
+    body: ResultBody | CorrectionBody
+
+
+def check_decision(place: Place, body_bytes: bytes, trust: Trust | None) -> Decided:
     """Check what two persons decided, the body of a result by hand or a correction.
 
-    Gives the digest of the proposal, which decides once in a chain.
+    Gives the digest of the proposal, which decides once in a chain, and the body.
 
     Without `trust` nobody's signature can be checked, only that both commands fit each other and the record.
     Raises `ApprovalError`.
@@ -85,7 +85,7 @@ def check_decision(place: Place, body_bytes: bytes, trust: Trust | None) -> str:
     if isinstance(body, CorrectionBody) and body.id != first.digest:
         raise ApprovalError("its id is not the digest of the proposal")
     _check_time(place.utc, second)
-    return first.digest
+    return Decided(first.digest, body)
 
 
 def check_two(first: Signed, second: Signed, operators: Sequence[str], trust: Trust | None) -> None:
@@ -176,7 +176,7 @@ def _decided(body: ResultBody | CorrectionBody) -> tuple[str, ...]:
     outcome = body.after.outcome if isinstance(body, CorrectionBody) else body.outcome
     if isinstance(outcome, msgspec.UnsetType):
         return ()
-    members = READING.get(body.setting.game, ())
-    if not members or not all(name in outcome for name in members):
+    value = reading_of(body.setting.game, outcome)
+    if value is None:
         raise ApprovalError(f"the outcome is none of {body.setting.game}")
-    return tuple(str(outcome[name]) for name in members)
+    return value

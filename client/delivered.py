@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from dollyd.client.chain_rules import Persons
 from dollyd.client.jws import parse_envelope
 from dollyd.client.watermark import Watermark
 from dollyd.daemon.core.record import Record
@@ -16,14 +17,20 @@ from dollyd.daemon.core.record import Record
 
 @dataclass(frozen=True)
 class Delivered:
-    """One record, in its place: verified, linked to the one before, given once."""
+    """One record, in its place: verified, linked to the one before, by the rules of its chain, given once."""
 
     record: Record
     envelope: bytes
     """The exact bytes, as signed and journaled."""
     keys: tuple[str, ...] = ()
     kid: str = ""
-    """See `Watermark` for both."""
+    rules: str = ""
+    """See `Watermark` for these three."""
+    persons: Persons = Persons.NONE
+    """What is known of the two persons behind a result by hand or a correction. `form`: keys are pinned and
+    there is no trust file, so that whoever has the node's key may have made up both persons."""
+    unchecked: tuple[str, ...] = ()
+    """What could not be checked, since the stream began behind it: one line each, for people."""
 
     @cached_property
     def payload(self) -> dict[str, Any]:
@@ -36,7 +43,7 @@ class Delivered:
         """That everything up to this record is done."""
         record = self.record
         digest = sha256(self.envelope).hexdigest()
-        return Watermark(record.table, record.chain, record.seq, digest, self.keys, self.kid)
+        return Watermark(record.table, record.chain, record.seq, digest, self.keys, self.kid, self.rules)
 
 
 @dataclass(slots=True)

@@ -6,13 +6,18 @@ from dataclasses import dataclass
 
 import msgspec
 
+from dollyd.client.chain_rules import ChainRules
 from dollyd.client.delivered import Delivered
 from dollyd.client.jws import EnvelopeError, key_of_jwk, public_jwk, thumbprint
 from dollyd.client.lineage import Lineage, key_of_x
+from dollyd.client.reading import read_record
 from dollyd.client.replay import Asker, BrokenChain, Sequencer
+from dollyd.client.trust import Trust
 from dollyd.client.watermark import Watermark
-from dollyd.daemon.core.record import VERSION, KeyBody, Kind, Record
+from dollyd.daemon.core.record import KeyBody, Kind, Record
 
+ROUNDS_HELD = 10_000
+"""Ended rounds remembered of each chain: days of play, two megabytes."""
 _KEY_BODY = msgspec.json.Decoder(KeyBody)
 
 
@@ -53,6 +58,8 @@ class FollowedChain:
         self._signers = (mark.kid, *(thumbprint(key_of_x(x)) for x in mark.keys))
         """Keys that signed what was delivered, one announced by the other; the last one's turn it is."""
         self._keys = mark.keys
+        self._state = mark.rules
+        self._rules = ChainRules.resumed(mark.rules, whole=mark.seq == 0, rounds_kept=ROUNDS_HELD)
 
     @property
     def proven(self) -> bool:
@@ -68,7 +75,9 @@ class FollowedChain:
     def watermark(self) -> Watermark:
         """That everything delivered is done."""
         order = self.order
-        return Watermark(self.table, self.name, order.seq, order.digest, self._keys, self._signers[0])
+        return Watermark(
+            self.table, self.name, order.seq, order.digest, self._keys, self._signers[0], self._state
+        )
 
     def take_key(self, signed: SignedRecord) -> KeyBody:
         """A key enters the chain, or the chain begins with its key. Raises `BrokenChain`."""
@@ -83,15 +92,31 @@ class FollowedChain:
             raise BrokenChain(signed.seq, "a chain begins once, with the key that signs it")
         return body
 
-    def release(self) -> Delivered | None:
-        """The next record, None where it has not come. Raises `BrokenChain` where it does not fit."""
+    def release(self, trust: Trust | None) -> Delivered | None:
+        """The next record, None where it has not come. Raises `BrokenChain` where it does not fit.
+
+        `trust` knows the persons who may decide, None where only keys are pinned.
+        """
         lost = not self.order.digest
         signed = self.order.release()
         if signed is None:
             return None
-        _check(signed)
         self._check_turn(signed, lost=lost)
-        return Delivered(signed.record, signed.envelope, self._keys, self._signers[0])
+        if lost:
+            self._rules.lose()
+        judged = self._rules.take(read_record(signed.kid, signed.record, signed.digest), trust)
+        if judged.problems:
+            raise BrokenChain(signed.seq, judged.problems[0])
+        self._state = self._rules.state()
+        return Delivered(
+            signed.record,
+            signed.envelope,
+            self._keys,
+            self._signers[0],
+            self._state,
+            judged.persons,
+            judged.unchecked,
+        )
 
     def _check_turn(self, signed: SignedRecord, *, lost: bool) -> None:
         """A key that announced another one has signed its last record in this chain.
@@ -112,11 +137,3 @@ class FollowedChain:
             self._signers = signers
             keys = (self.announced.get(one) for one in signers[1:])
             self._keys = tuple(public_jwk(key)["x"] for key in keys if key is not None)
-
-
-def _check(signed: SignedRecord) -> None:
-    """What must be true of a record in its place, besides its signature and its link."""
-    if signed.record.v != VERSION:
-        raise BrokenChain(signed.seq, f"version {signed.record.v} is not known here")
-    if signed.seq == 1 and signed.record.kind != Kind.KEY:
-        raise BrokenChain(1, "the chain does not begin with its key")

@@ -31,6 +31,7 @@ from dollyd.client.replay import (
     StreamError,
     Taken,
 )
+from dollyd.client.site_trust import trust_of
 from dollyd.client.watermark import Watermark
 from dollyd.daemon.core.record import NO_PREVIOUS, Kind, Record
 from dollyd.daemon.topics import NO_TABLES, check_name
@@ -214,7 +215,7 @@ class Reader:
             return None
         del self._ready[chain.name]
         try:
-            delivered = chain.release()
+            delivered = chain.release(trust_of(self._trusted))
         except BrokenChain as error:
             self._break(chain, error.seq, error.why)
             return self.next()

@@ -20,6 +20,7 @@ from dollyd.client.jws import (
     parse_envelope,
     verify_envelope,
 )
+from dollyd.client.told import Told, told_by
 from dollyd.daemon.core.record import (
     FINAL_KINDS,
     Capture,
@@ -71,6 +72,10 @@ class Read(msgspec.Struct, array_like=True):
     profile: str = ""
     by_people: bytes = b""
     """The whole body of a result that is not automatic, or of a correction: two persons stand behind it."""
+    told: Told | None = None
+    """How a round ended, by a final record or a correction; the stakes of a session."""
+    told_problem: str = ""
+    """Why that cannot be read."""
 
 
 class _Evidence(msgspec.Struct):
@@ -120,7 +125,7 @@ def read(data: bytes, keys: Keys) -> Read:
     except (EnvelopeError, msgspec.ValidationError) as error:
         return Read(problem=f"no record: {error}")
     signed = signed_by(envelope, keys) if envelope.kid in keys else None
-    found = _found(data, envelope.kid, record, signed)
+    found = _found(sha256(data).hexdigest(), envelope.kid, record, signed)
     _read_body(found, record)
     return found
 
@@ -148,7 +153,7 @@ def _read_header(data: bytes) -> Read | None:
         return None
     if encode(header) != header_bytes or not header_bytes.isascii():
         return None
-    return _found(data, kid, header, None)
+    return _found(sha256(data).hexdigest(), kid, header, None)
 
 
 @lru_cache(maxsize=64)
@@ -170,10 +175,10 @@ def signed_by(envelope: Envelope, keys: Keys) -> bool:
     return True
 
 
-def _found(data: bytes, kid: str, record: Record | _Header, signed: bool | None) -> Read:
+def _found(digest: str, kid: str, record: Record | _Header, signed: bool | None) -> Read:
     return Read(
         "",
-        sha256(data).hexdigest(),
+        digest,
         kid,
         signed,
         record.v,
@@ -187,6 +192,13 @@ def _found(data: bytes, kid: str, record: Record | _Header, signed: bool | None)
         record.round,
         record.time.utc,
     )
+
+
+def read_record(kid: str, record: Record, digest: str) -> Read:
+    """What an envelope says that was taken apart already, and whose signature is right."""
+    found = _found(digest, kid, record, True)
+    _read_body(found, record)
+    return found
 
 
 def _read_body(found: Read, record: Record) -> None:
@@ -212,3 +224,7 @@ def _read_body(found: Read, record: Record) -> None:
             found.checkpoint = _CHECKPOINT_BODY.decode(record.body)
     except msgspec.ValidationError as error:
         found.body_problem = str(error)
+    try:
+        found.told = told_by(record.kind, record.body)
+    except msgspec.ValidationError as error:
+        found.told_problem = str(error)

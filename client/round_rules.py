@@ -14,7 +14,8 @@ class RoundRules:
     """
 
     def __init__(self, *, from_start: bool = True) -> None:
-        self._known = from_start
+        self.known = from_start
+        """Whether it is known where play stands."""
         self.last_round = 0
         """The highest round number used."""
         self.open_round = 0
@@ -22,12 +23,19 @@ class RoundRules:
         self.unresolved = False
         """Nothing but its closing by people may follow in the open round."""
 
+    @classmethod
+    def at(cls, last_round: int, open_round: int, *, known: bool, unresolved: bool) -> RoundRules:
+        """Where play stands."""
+        rules = cls(from_start=known)
+        rules.last_round, rules.open_round, rules.unresolved = last_round, open_round, unresolved
+        return rules
+
     def take(self, kind: Kind, number: int, mode: str = "") -> str:
         """Take a record of round `number` (0: of none); `mode` of a result. Gives what is wrong, or ''."""
-        if not self._known and kind is not Kind.ROUND:
+        if not self.known and kind is not Kind.ROUND:
             self._learn(kind, number)
             return ""
-        self._known = True
+        self.known = True
         match kind:
             case Kind.ROUND:
                 return self._opened(number)
@@ -46,7 +54,7 @@ class RoundRules:
         self.last_round = max(number, self.last_round)
         if kind in _OF_AN_OPEN_ROUND:
             self.open_round, self.unresolved = number, kind is Kind.UNRESOLVED
-        self._known = kind in _OF_AN_OPEN_ROUND or kind in FINAL_KINDS
+        self.known = kind in _OF_AN_OPEN_ROUND or kind in FINAL_KINDS
 
     def _opened(self, number: int) -> str:
         why = ""

@@ -9,10 +9,18 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from dollyd.client.jws import EnvelopeError
+from dollyd.client.key_source import KeySource
 from dollyd.client.lineage import NOBODY, Lineage
 from dollyd.client.trust import Trust, load_trust, newer
 
 _LOG = structlog.get_logger(__name__)
+
+
+def trust_of(source: KeySource) -> Trust | None:
+    """The trust file behind a source of keys, which knows the persons too; None where keys are pinned."""
+    if isinstance(source, SiteTrust):
+        return source.trust
+    return source if isinstance(source, Trust) else None
 
 
 class SiteTrust:

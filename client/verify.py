@@ -20,15 +20,14 @@ from typing import Protocol, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from dollyd.client.approvals import ApprovalError, Place, check_decision
+from dollyd.client.chain_rules import KINDS, ChainRules, Persons
 from dollyd.client.jws import EnvelopeError, Keys, key_of_jwk, parse_envelope, thumbprint
 from dollyd.client.lineage import Lineage
 from dollyd.client.parallel import read_all
 from dollyd.client.reading import DECISIONS, Read, signed_by
-from dollyd.client.round_rules import RoundRules
 from dollyd.client.sources import JournalFile, SourceError
 from dollyd.client.trust import Trust, Verdict
-from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, VERSION, Kind
+from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, Kind
 
 PROBLEMS_MAX = 100
 """A verification ends when it has found as many."""
@@ -185,9 +184,6 @@ def verify_journal(
 # --- one record after the other --------------------------------------------------------------------
 
 
-_KINDS = {kind.value: kind for kind in Kind}
-
-
 @dataclass(slots=True)
 class _Chain:
     """What the next record of a chain must fit."""
@@ -205,13 +201,9 @@ class _Chain:
     seq: int = 0
     digest: str = NO_PREVIOUS
     first: int = 1
-    finals: int | None = 0
-    """Ended rounds up to here, None: not known yet of a chain that is given from its middle."""
-    rules: RoundRules = field(default_factory=RoundRules)
+    rules: ChainRules = field(default_factory=ChainRules)
     last: tuple[bytes, Read] | None = None
     """Its newest record."""
-    decided: dict[str, int] = field(default_factory=dict)
-    """By the digest of a proposal, the record that two persons decided with it."""
 
 
 class _Verifier:
@@ -246,7 +238,7 @@ class _Verifier:
         for name, chain in self._chains.items():
             if self._fast and chain.last is not None:
                 self._check_head(*chain.last, chain)
-            head = Head(chain.table, chain.seq, chain.digest, chain.rules.open_round, chain.first)
+            head = Head(chain.table, chain.seq, chain.digest, chain.rules.rounds.open_round, chain.first)
             report.heads[name] = head
             if chain.first > 1:
                 report.notes.append(f"table {chain.table}, chain {name}: starts at seq {chain.first}")
@@ -282,7 +274,7 @@ class _Verifier:
         start = self._starts.get(found.chain)
         if start is not None and start.seq > 1:
             chain.seq, chain.digest, chain.first = start.seq - 1, start.prev, start.seq
-            chain.finals, chain.rules = None, RoundRules(from_start=False)
+            chain.rules = ChainRules(whole=False)
             if self._pinned is None:
                 chain.keys.update(start.keys)
                 self.known.update(start.keys)
@@ -381,50 +373,32 @@ class _Verifier:
         return True
 
     def _check_content(self, found: Read, chain: _Chain) -> None:
-        if found.v != VERSION:
-            self.add_problem(f"version {found.v} is not known", found)
         if found.table != chain.table or found.site != chain.site:
             self.add_problem(f"the chain belongs to table {chain.table} of site {chain.site}", found)
-        kind = _KINDS.get(found.kind)
-        if kind is None:
-            self.add_problem(f"kind {found.kind!r} is not known", found)
+        judged = chain.rules.take(found, self._file, fast=self._fast)
+        for why in judged.problems:
+            self.add_problem(why, found)
+        for note in judged.unchecked:
+            self._note(note)
+        if judged.persons is Persons.FORM:
+            self._note(PERSONS_NOT_CHECKED)
+        if found.kind not in KINDS:
             return
         self._report.kinds[found.kind] += 1
         if found.seq == 1:
             chain.previous = (found.previous_chain, found.previous_seq)
-            if kind is not Kind.KEY:
-                self.add_problem("the chain does not begin with its key", found)
-        if kind is Kind.CHECKPOINT:
-            self._check_checkpoint(found, chain)
-        if kind in FINAL_KINDS and chain.finals is not None:
-            chain.finals += 1
-        if kind in DECISIONS and not self._fast:
-            self._check_decision(found)
-        if found.by_people and not self._fast:
-            self._check_people(found, kind, chain)
-        if why := chain.rules.take(kind, found.round, found.mode):
-            self.add_problem(why, found)
+        if found.kind == Kind.CHECKPOINT:
+            self._report.checkpoints[(found.chain, found.seq)] = found.digest
+        if found.kind in DECISIONS and not self._fast:
+            self._check_capture(found)
 
-    def _check_checkpoint(self, found: Read, chain: _Chain) -> None:
-        """Compare what a checkpoint says with where it stands."""
-        self._report.checkpoints[(found.chain, found.seq)] = found.digest
-        body = found.checkpoint
-        if body is None:
-            self.add_problem(f"its body is not that of a checkpoint: {found.body_problem}", found)
-            return
-        if (body.seq, body.head) != (found.seq - 1, found.prev):
-            self.add_problem(f"the checkpoint is of record {body.seq}, not of the one before it", found)
-        if chain.finals is None:
-            chain.finals = body.finals
-        elif body.finals != chain.finals:
-            self.add_problem(
-                f"the checkpoint counts {body.finals} ended rounds; the chain has {chain.finals}", found
-            )
+    def _note(self, note: str) -> None:
+        if note not in self._report.notes:
+            self._report.notes.append(note)
 
-    def _check_decision(self, found: Read) -> None:
+    def _check_capture(self, found: Read) -> None:
         """Compare the raw capture with what was signed of it."""
         if found.body_problem:
-            self.add_problem(f"its body is not that of a {found.kind}: {found.body_problem}", found)
             return
         if found.rulebook:
             self._report.rules["rulebooks"].add(found.rulebook)
@@ -435,20 +409,6 @@ class _Verifier:
                 self.add_problem("the raw capture is not the one that was signed", found)
             elif capture is not None:
                 self._report.captures += 1
-
-    def _check_people(self, found: Read, kind: Kind, chain: _Chain) -> None:
-        """Check the two persons behind a result by hand or a correction; each decision of two counts once."""
-        place = Place(kind, found.site, found.table, found.chain, found.round, found.utc)
-        try:
-            decided = check_decision(place, found.by_people, self._file)
-        except ApprovalError as error:
-            self.add_problem(f"two persons must stand behind it: {error}", found)
-            return
-        before = chain.decided.setdefault(decided, found.seq)
-        if before != found.seq:
-            self.add_problem(f"the two persons decided record {before}, and not this one too", found)
-        if self._file is None and PERSONS_NOT_CHECKED not in self._report.notes:
-            self._report.notes.append(PERSONS_NOT_CHECKED)
 
 
 def _check_known(found: Read, chain: _Chain) -> None:

@@ -22,6 +22,9 @@ class Watermark:
     them outlives a restart; `kid`: the key that announced the first of them, or signs where there is none.
     So the last of them all is the one whose turn it is to sign. Without any the next record decides.
 
+    `rules`: what the next record is judged by (`ChainRules.state`), one text of a few kilobytes at most. A
+    store that does not keep it costs checks: a correction is not held against rounds from before.
+
     No digest: record `seq` was given up for lost (`Stream.accept_loss`), and the next one is taken at its
     word for what came before it.
     """
@@ -32,6 +35,7 @@ class Watermark:
     digest: str
     keys: tuple[str, ...] = ()
     kid: str = ""
+    rules: str = ""
 
 
 class WatermarkStore(Protocol):
@@ -112,27 +116,29 @@ class SqliteWatermarks:
         self._connection = connection
         connection.execute(
             "CREATE TABLE IF NOT EXISTS dollyd_watermark (chain TEXT PRIMARY KEY, table_name TEXT NOT NULL,"
-            " seq INTEGER NOT NULL, digest TEXT NOT NULL, keys TEXT NOT NULL, kid TEXT NOT NULL DEFAULT '')"
+            " seq INTEGER NOT NULL, digest TEXT NOT NULL, keys TEXT NOT NULL, kid TEXT NOT NULL DEFAULT '',"
+            " rules TEXT NOT NULL DEFAULT '')"
         )
         columns = connection.execute("SELECT name FROM pragma_table_info('dollyd_watermark')").fetchall()
-        if "kid" not in {name for (name,) in columns}:  # made by an older version
-            connection.execute("ALTER TABLE dollyd_watermark ADD COLUMN kid TEXT NOT NULL DEFAULT ''")
+        for added in {"kid", "rules"}.difference(name for (name,) in columns):  # made by an older version
+            connection.execute(f"ALTER TABLE dollyd_watermark ADD COLUMN {added} TEXT NOT NULL DEFAULT ''")
 
     def load(self) -> dict[str, Watermark]:
         """The newest watermark of each chain, by chain."""
-        query = "SELECT table_name, chain, seq, digest, keys, kid FROM dollyd_watermark"
+        query = "SELECT table_name, chain, seq, digest, keys, kid, rules FROM dollyd_watermark"
         return {
-            chain: Watermark(table, chain, seq, digest, tuple(keys.split()), kid)
-            for table, chain, seq, digest, keys, kid in self._connection.execute(query).fetchall()
+            chain: Watermark(table, chain, seq, digest, tuple(keys.split()), kid, rules)
+            for table, chain, seq, digest, keys, kid, rules in self._connection.execute(query).fetchall()
         }
 
     def save(self, watermark: Watermark) -> None:
         """Keep it; one that is older than what is kept changes nothing."""
         part_of_another = self._connection.in_transaction
         self._connection.execute(
-            "INSERT INTO dollyd_watermark (chain, table_name, seq, digest, keys, kid)"
-            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (chain) DO UPDATE SET seq = excluded.seq,"
-            " digest = excluded.digest, keys = excluded.keys, kid = excluded.kid WHERE excluded.seq > seq",
+            "INSERT INTO dollyd_watermark (chain, table_name, seq, digest, keys, kid, rules)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (chain) DO UPDATE SET seq = excluded.seq,"
+            " digest = excluded.digest, keys = excluded.keys, kid = excluded.kid, rules = excluded.rules"
+            " WHERE excluded.seq > seq",
             (
                 watermark.chain,
                 watermark.table,
@@ -140,6 +146,7 @@ class SqliteWatermarks:
                 watermark.digest,
                 " ".join(watermark.keys),
                 watermark.kid,
+                watermark.rules,
             ),
         )
         if not part_of_another:

@@ -91,7 +91,7 @@ POSTGRES_SCHEMA = f"""{SCHEMA}
 CREATE {CASH}
 CREATE TABLE dollyd_watermark (
     chain TEXT PRIMARY KEY, table_name TEXT NOT NULL, seq BIGINT NOT NULL, digest TEXT NOT NULL,
-    keys TEXT NOT NULL, kid TEXT NOT NULL);
+    keys TEXT NOT NULL, kid TEXT NOT NULL, rules TEXT NOT NULL DEFAULT '');
 CREATE FUNCTION refuse_late_bets() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     -- FOR SHARE waits for a record that is being taken
     PERFORM FROM closed WHERE chain = NEW.chain FOR SHARE;
@@ -165,10 +165,10 @@ class Postgres:
         self._connection = psycopg.connect(address, autocommit=True)
         if self.query("SELECT to_regclass('booking') IS NULL") == [(True,)]:
             self._connection.execute(POSTGRES_SCHEMA.encode())  # all statements are one transaction
-        # A data base of an older version has no such column yet.
-        columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'dollyd_watermark'"
-        if ("kid",) not in self.query(columns):
-            self.query("ALTER TABLE dollyd_watermark ADD COLUMN kid TEXT NOT NULL DEFAULT ''")
+        for added in ("kid", "rules"):  # a data base of an older version has no such column yet
+            self.query(
+                f"ALTER TABLE dollyd_watermark ADD COLUMN IF NOT EXISTS {added} TEXT NOT NULL DEFAULT ''"
+            )
         self.watermarks = self
 
     @contextmanager
@@ -188,20 +188,21 @@ class Postgres:
 
     def load(self) -> dict[str, Watermark]:
         """The newest watermark of each chain, by chain."""
-        rows = self.query("SELECT table_name, chain, seq, digest, keys, kid FROM dollyd_watermark")
+        rows = self.query("SELECT table_name, chain, seq, digest, keys, kid, rules FROM dollyd_watermark")
         return {
-            chain: Watermark(table, chain, seq, digest, tuple(keys.split()), kid)
-            for table, chain, seq, digest, keys, kid in rows
+            chain: Watermark(table, chain, seq, digest, tuple(keys.split()), kid, rules)
+            for table, chain, seq, digest, keys, kid, rules in rows
         }
 
     def save(self, watermark: Watermark) -> None:
         """Keep it, in the transaction that is open; one that is older than what is kept changes nothing."""
         self.query(
-            "INSERT INTO dollyd_watermark AS kept (chain, table_name, seq, digest, keys, kid)"
-            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (chain) DO UPDATE SET seq = excluded.seq, digest ="
-            " excluded.digest, keys = excluded.keys, kid = excluded.kid WHERE excluded.seq > kept.seq",
+            "INSERT INTO dollyd_watermark AS kept (chain, table_name, seq, digest, keys, kid, rules)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (chain) DO UPDATE SET seq = excluded.seq, digest ="
+            " excluded.digest, keys = excluded.keys, kid = excluded.kid, rules = excluded.rules"
+            " WHERE excluded.seq > kept.seq",
             *(watermark.chain, watermark.table, watermark.seq, watermark.digest),
-            *(" ".join(watermark.keys), watermark.kid),
+            *(" ".join(watermark.keys), watermark.kid, watermark.rules),
         )
 
 

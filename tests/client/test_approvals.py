@@ -23,7 +23,7 @@ from tests.support.commands import (
     two,
 )
 
-from dollyd.client.approvals import READING
+from dollyd.client.derived import READING
 from dollyd.client.jws import EnvelopeError
 from dollyd.client.trust import Trust
 from dollyd.client.verify import PERSONS_NOT_CHECKED, Report, verify_envelopes
@@ -80,7 +80,7 @@ def test_without_a_trust_file_the_report_says_what_was_not_checked(made: Any) ->
 def test_a_void_by_correction_has_no_value() -> None:
     agreed = two("correct", (INSPECTOR, BOSS), value=None)
     after = {"kind": "void", "rule": "corrected", "stake_policy": "returned"}
-    assert verified(corrected(correction(agreed, after=after))).problems == []
+    assert verified(corrected(correction(agreed, after=after, element="verdict"))).problems == []
     assert "outcome is not the one" in why(corrected(correction(agreed)))
 
 
@@ -210,7 +210,8 @@ def test_attack_an_approval_copied_from_another_record() -> None:
 
 def test_attack_both_approvals_copied_into_a_second_correction() -> None:
     maker = corrected()
-    maker.add(Kind.CORRECTION, 1, correction(corrects=4))
+    again = {"kind": "result", "outcome": {"pocket": "15"}}
+    maker.add(Kind.CORRECTION, 1, correction(corrects=4, before=again))
     (problem,) = verified(maker).problems
     assert problem.why == "the two persons decided record 4, and not this one too"
 

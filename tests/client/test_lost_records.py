@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -112,7 +113,8 @@ def test_an_accepted_loss_is_passed_now_and_after_a_restart() -> None:
     stream = with_gap(maker)
     gap = raised(stream)
     mark = stream.accept_loss(gap)
-    assert mark == Watermark("r1", maker.chain, 5, "", (), signer().kid)
+    assert mark is not None
+    assert replace(mark, rules="") == Watermark("r1", maker.chain, 5, "", (), signer().kid)
     again = reader(mark)
     for envelope in maker.envelopes[5:]:
         again.hear("r1", envelope)

@@ -173,7 +173,8 @@ async def test_a_lost_last_record_is_found_without_waiting_for_the_next(broker: 
     """The last ones never reach the broker's subscribers; `last` and `checkpoint` tell of them."""
     async with node_at(broker) as node, stream_of(broker, MemoryWatermarks()) as stream:
         played = node.begin().play(1, 4)
-        played.add(Kind.CHECKPOINT, body={})
+        stands = {"reason": "asked", "seq": played.seq, "head": played.prev, "finals": 4}
+        played.add(Kind.CHECKPOINT, body=stands)
         await heard_by(stream)
         await node.publish(played, 1, 8)
         assert seqs(await take(stream, 8)) == list(range(1, 9))

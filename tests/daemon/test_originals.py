@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.chains import ChainMaker
-from tests.support.commands import CHAIN, SETTING, correction, manual
+from tests.support.chains import SETTING, ChainMaker
+from tests.support.commands import CHAIN, correction, manual
 
 from dollyd.daemon.commands.originals import read_original
 from dollyd.daemon.core.events import Original

@@ -26,11 +26,26 @@ def keys(*signers: Signer) -> Keys:
     return keys_of_jwks(s.jwk for s in signers)
 
 
-def decision(capture: bytes | None = None, mode: str = "auto") -> dict[str, Any]:
+SETTING: dict[str, Any] = {
+    "game": "roulette",
+    "variant": "A",
+    "rulebook": {"id": "b", "digest": "1" * 64},
+    "profile": {"id": "p", "digest": "2" * 64},
+}
+PLAYED: dict[str, Any] = {
+    "setting": SETTING,
+    "gaming_date": "2026-11-29",
+    "stakes": {"minimum": 100, "maximum": 1000, "currency": "EUR"},
+}
+
+
+def decision(capture: bytes | None = None, mode: str = "auto", pocket: str = "32") -> dict[str, Any]:
+    """A body that does for a result, a void and what is unresolved."""
     evidence: dict[str, Any] = {"game_ref": "wheel/s/1"}
     if capture is not None:
         evidence["capture"] = {"digest": sha256(capture).hexdigest(), "lines": 1}
-    return {"mode": mode, "evidence": evidence}
+    said = {"outcome": {"pocket": pocket}, "rule": "declared", "stake_policy": "returned"}
+    return PLAYED | said | {"mode": mode, "evidence": evidence}
 
 
 class ChainMaker:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from tests.support.chains import NODE, SITE, UTC, decision, signer
+from tests.support.chains import NODE, PLAYED, SITE, UTC, decision, signer
 
 from dollyd.client.command import COMMAND_TYP, digest, microseconds
 from dollyd.client.trust import TRUST_TYP, Trust, load_trust
@@ -139,20 +139,10 @@ def two(
     return Two(proposal, by[1].sign(approval | (second or {})), by)
 
 
-SETTING: dict[str, Any] = {
-    "game": "roulette",
-    "variant": "A",
-    "rulebook": {"id": "b", "digest": "1" * 64},
-    "profile": {"id": "p", "digest": "2" * 64},
-}
-_STAKES = {"minimum": 100, "maximum": 1000, "currency": "EUR"}
-_PLAYED = {"setting": SETTING, "gaming_date": "2026-11-29", "stakes": _STAKES}
-
-
 def manual(agreed: Two | None = None, **changes: Any) -> dict[str, Any]:
     """The body of a result by hand."""
     evidence = {"game_ref": "wheel/s/1", "times": {}, "devices": [], "witnesses": []}
-    body = decision(mode="manual") | _PLAYED | {"outcome": {"pocket": "15"}, "evidence": evidence}
+    body = decision(mode="manual") | PLAYED | {"outcome": {"pocket": "15"}, "evidence": evidence}
     agreed = agreed or two()
     return body | {"reason": "the sensor is dead", "approvals": agreed.approvals} | changes
 
@@ -162,4 +152,4 @@ def correction(agreed: Two | None = None, **changes: Any) -> dict[str, Any]:
     agreed = agreed or two("correct", (INSPECTOR, BOSS))
     before, after = ({"kind": "result", "outcome": {"pocket": pocket}} for pocket in ("32", "15"))
     body = {"id": agreed.id, "corrects": 3, "element": "outcome", "before": before, "after": after}
-    return body | _PLAYED | {"reason": "the video", "approvals": agreed.approvals} | changes
+    return body | PLAYED | {"reason": "the video", "approvals": agreed.approvals} | changes

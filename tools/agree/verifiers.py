@@ -16,7 +16,15 @@ from dollyd.client.verify import verify_envelopes
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 JOSE = "jose@5"
 _GOOD, _WRONG = "good: ", "WRONG: "
-_PERSONS = ("two persons must stand behind it: ", "the two persons decided record ")
+_OURS_ALONE = (
+    "two persons must stand behind it: ",
+    "the two persons decided record ",
+    "it does not say how the round ended: ",
+    "it does not fit the round: ",
+    "its outcome contradicts itself: ",
+    "its stake policy ",
+)
+"""What is wrong with a decision of persons or its place among the rounds: the others know none of it."""
 
 
 class MissingError(Exception):
@@ -60,7 +68,7 @@ def go(folder: Path) -> Foreign:
 def ours(keys: Keys, file: Path) -> str:
     """What `dollyd.client` says of a file, in the form of the others.
 
-    Whether two persons stand behind a decision by hand is its question alone: the others know no commands.
+    What concerns decisions by hand is its question alone (`_OURS_ALONE`).
     """
     if file.suffix == ".tar":
         report = verify_evidence(file, keys)
@@ -68,7 +76,7 @@ def ours(keys: Keys, file: Path) -> str:
         with file.open("rb") as stream:
             report = verify_envelopes(envelopes_of_lines(stream), keys)
     for problem in report.problems:
-        if not problem.why.startswith(_PERSONS):
+        if not problem.why.startswith(_OURS_ALONE):
             return f"{_WRONG}record {problem.at}: {problem.why}"
     return f"{_GOOD}{report.records} records in {len(report.heads)} chains"
 

@@ -77,8 +77,8 @@ SESSION = SessionBody(
 OUTCOME: dict[str, str | int | bool | list[str]] = {
     "pocket": "28",
     "colour": "black",
-    "even": True,
-    "dozen": 3,
+    "parity": "even",
+    "dozen": "25-36",
 }
 RESULT = ResultBody(
     setting=SETTING, gaming_date=DATE, stakes=STAKES, outcome=OUTCOME, mode="auto", evidence=EVIDENCE
@@ -141,7 +141,7 @@ def correction(chain: ChainMaker, number: int) -> CorrectionBody:
         corrects=5,
         element="outcome",
         before=Finding(kind="result", outcome=OUTCOME),
-        after=Finding(kind="result", outcome=OUTCOME | {"pocket": "29"}),
+        after=Finding(kind="result", outcome=OUTCOME | {"pocket": "29", "parity": "odd"}),
         setting=SETTING,
         gaming_date=DATE,
         stakes=STAKES,

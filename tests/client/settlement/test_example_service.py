@@ -339,7 +339,7 @@ def test_settle_then_correct_equals_settle_right(data: st.DataObject) -> None:
 
 # --- what is kept of the chains -------------------------------------------------------------------
 
-MARK = Watermark("r1", "a" * 32, 7, "7" * 64, ("x-2", "x-3"), "kid-1")
+MARK = Watermark("r1", "a" * 32, 7, "7" * 64, ("x-2", "x-3"), "kid-1", "[true]")
 
 
 def test_the_watermark_is_kept_whole(database: Database) -> None:
@@ -350,7 +350,8 @@ def test_the_watermark_is_kept_whole(database: Database) -> None:
 
 def test_watermarks_of_an_older_version_are_taken_over_in_postgresql(address: str) -> None:
     with closing(open_database(address)) as database:
-        database.query("ALTER TABLE dollyd_watermark DROP COLUMN kid")
+        for added in ("kid", "rules"):
+            database.query(f"ALTER TABLE dollyd_watermark DROP COLUMN {added}")
         database.query("INSERT INTO dollyd_watermark VALUES (?, 'r1', 6, ?, '')", MARK.chain, "6" * 64)
     with closing(open_database(address)) as database:
         assert database.watermarks.load() == {MARK.chain: Watermark("r1", MARK.chain, 6, "6" * 64)}
