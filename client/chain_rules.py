@@ -76,6 +76,8 @@ class ChainRules:
         self._ended = EndedRounds(whole=whole, rounds_kept=rounds_kept)
         self._decided: dict[str, int] = {}
         """By the digest of a proposal, the record that two persons decided with it."""
+        self._history = b""
+        """A part of the state, empty where it is to be made again."""
         self._policies: dict[tuple[str, str], str] = {}
         """By profile and game what voids say of the stakes."""
 
@@ -104,6 +106,7 @@ class ChainRules:
         """Records are missing before the next one: what they said is learned from what follows."""
         self.rounds, self.finals = RoundRules(from_start=False), None
         self._ended.lose()
+        self._history = b""
 
     # --- the rules -------------------------------------------------------------------------------
 
@@ -143,6 +146,7 @@ class ChainRules:
         except ApprovalError as error:
             return [f"two persons must stand behind it: {error}"], Persons.NONE
         problems = [*self._of_a_decision(found, decided)]
+        self._history = b""
         before = self._decided.setdefault(decided.proposal, found.seq)
         if before != found.seq:
             problems.append(f"the two persons decided record {before}, and not this one too")
@@ -179,6 +183,7 @@ class ChainRules:
         told = found.told
         if told is None:
             return [], ()
+        self._history = b""
         if kind is Kind.SESSION:
             self._ended.stakes = told.stakes
         elif kind in FINAL_KINDS:
@@ -192,6 +197,15 @@ class ChainRules:
 
     def state(self) -> str:
         """What a later `resumed` goes on with, as one text; a few kilobytes at most."""
+        rounds = self.rounds
+        stands = (rounds.known, rounds.last_round, rounds.open_round, rounds.unresolved)
+        finals = -1 if self.finals is None else self.finals
+        self._history = self._history or self._encoded()
+        head = msgspec.json.encode((*stands, finals, self._ended.stakes))
+        return (head[:-1] + b"," + self._history[1:]).decode()
+
+    def _encoded(self) -> bytes:
+        """The ended rounds and decisions, which most records do not change."""
         newest = self._ended.newest(REMEMBERED)
         digests = {
             digest: None
@@ -199,22 +213,12 @@ class ChainRules:
             for digest in (ended.finding, ended.played, ended.stakes)
         }
         at = {digest: place for place, digest in enumerate(digests)}
-        rounds = self.rounds
-        state = State(
-            rounds.known,
-            rounds.last_round,
-            rounds.open_round,
-            rounds.unresolved,
-            -1 if self.finals is None else self.finals,
-            self._ended.stakes,
-            list(digests),
-            [
-                (number, one.seq, one.kind, at[one.finding], at[one.played], at[one.stakes], one.memory)
-                for number, one in newest.items()
-            ],
-            dict(list(self._decided.items())[-REMEMBERED:]),
-        )
-        return msgspec.json.encode(state).decode()
+        ended = [
+            (number, one.seq, one.kind, at[one.finding], at[one.played], at[one.stakes], one.memory)
+            for number, one in newest.items()
+        ]
+        decided = dict(list(self._decided.items())[-REMEMBERED:])
+        return msgspec.json.encode((list(digests), ended, decided))
 
     @classmethod
     def resumed(cls, text: str, *, whole: bool, rounds_kept: int = ROUNDS_KEPT) -> ChainRules:

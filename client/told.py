@@ -6,11 +6,12 @@ Digests are over the values, not over the bytes of a record: members in the orde
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.core.record import FINAL_KINDS, Kind
@@ -44,43 +45,50 @@ class Told(Struct, array_like=True, frozen=True, gc=False):
     game: str = ""
 
 
+_ANY = msgspec.Raw(b"{}")
+
+
 class _Finding(Struct):
     kind: str = ""
-    outcome: dict[str, Any] | UnsetType = UNSET
-    rule: str | UnsetType = UNSET
-    stake_policy: str | UnsetType = UNSET
+    outcome: msgspec.Raw = _ANY
+    rule: str = ""
+    stake_policy: str = ""
 
 
-class _Played(Struct, kw_only=True):
-    setting: dict[str, Any] | UnsetType = UNSET
-    gaming_date: str | UnsetType = UNSET
-    stakes: dict[str, Any] | UnsetType = UNSET
-    odds: dict[str, Any] | UnsetType = UNSET
+class _Final(Struct):
+    """A final record, or what a correction says of its round."""
+
+    kind: str = ""
+    outcome: msgspec.Raw = _ANY
+    rule: str = ""
+    stake_policy: str = ""
+    setting: msgspec.Raw = _ANY
+    gaming_date: str = ""
+    stakes: msgspec.Raw = _ANY
+    odds: msgspec.Raw = _ANY
 
 
-class _Correction(_Played, kw_only=True):
+class _Correction(Struct, kw_only=True):
     corrects: int
     before: _Finding
     after: _Finding
     element: str = ""
 
 
-_FINDING = msgspec.json.Decoder(_Finding)
+_FINAL = msgspec.json.Decoder(_Final)
 _CORRECTION = msgspec.json.Decoder(_Correction)
-_PLAYED = msgspec.json.Decoder(_Played)
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 def _final(kind: str, body: msgspec.Raw) -> Told:
-    finding = _FINDING.decode(body)
-    finding.kind = kind
-    return _told(finding, _PLAYED.decode(body))
+    final = _FINAL.decode(body)
+    return _told(_Finding(kind, final.outcome, final.rule, final.stake_policy), final)
 
 
 def _correction(_kind: str, body: msgspec.Raw) -> Told:
     correction = _CORRECTION.decode(body)
-    told = _told(correction.after, correction)
     return msgspec.structs.replace(
-        told,
+        _told(correction.after, _FINAL.decode(body)),
         corrects=correction.corrects,
         before=_digest_of(correction.before),
         before_kind=correction.before.kind,
@@ -89,7 +97,7 @@ def _correction(_kind: str, body: msgspec.Raw) -> Told:
 
 
 def _session(_kind: str, body: msgspec.Raw) -> Told:
-    return Told(stakes=_stakes(_PLAYED.decode(body)))
+    return Told(stakes=_stakes(bytes(_FINAL.decode(body).stakes)))
 
 
 _READ: dict[str, Callable[[str, msgspec.Raw], Told]] = {
@@ -120,39 +128,61 @@ def memory_of(text: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _told(finding: _Finding, played: _Played) -> Told:
-    setting = played.setting if isinstance(played.setting, dict) else {}
+def _told(finding: _Finding, final: _Final) -> Told:
+    setting = bytes(final.setting)
+    game = _game(setting)
     return Told(
         kind=finding.kind,
         finding=_digest_of(finding),
-        played=_digest([setting, played.gaming_date or "", played.odds or {}]),
-        stakes=_stakes(played),
-        memory=_memory(setting.get("game"), finding.outcome),
-        policy=finding.stake_policy or "",
-        game=str(setting.get("game", "")),
+        played=_played(setting, final.gaming_date, bytes(final.odds)),
+        stakes=_stakes(bytes(final.stakes)),
+        memory=_memory(game, bytes(finding.outcome)),
+        policy=finding.stake_policy,
+        game=game,
     )
 
 
-def _stakes(played: _Played) -> bytes:
-    return _digest(played.stakes) if isinstance(played.stakes, dict) else b""
-
-
 def _digest_of(finding: _Finding) -> bytes:
-    """A result is its outcome, a void its rule and what becomes of the stakes; whatever else it says, too."""
+    """A result is its outcome, a void its rule and what becomes of the stakes."""
     if finding.kind == Kind.RESULT:
-        return _digest(["result", finding.outcome or {}])
-    return _digest([finding.kind, finding.rule or "", finding.stake_policy or ""])
+        return _outcome(bytes(finding.outcome))
+    return _digest([finding.kind, finding.rule, finding.stake_policy])
+
+
+# Most rounds are played by the same setting and end as another one did.
+
+
+@lru_cache(maxsize=64)
+def _game(setting: bytes) -> str:
+    return str(_OBJECT.decode(setting).get("game", ""))
+
+
+@lru_cache(maxsize=64)
+def _played(setting: bytes, gaming_date: str, odds: bytes) -> bytes:
+    return _digest([_OBJECT.decode(setting), gaming_date, _OBJECT.decode(odds)])
+
+
+@lru_cache(maxsize=64)
+def _stakes(stakes: bytes) -> bytes:
+    limits = _OBJECT.decode(stakes)
+    return _digest(limits) if limits else b""
+
+
+@lru_cache(maxsize=1024)
+def _outcome(outcome: bytes) -> bytes:
+    return _digest(["result", _OBJECT.decode(outcome)])
 
 
 def _digest(value: Any) -> bytes:
     return blake2b(_ENCODER.encode(value), digest_size=_DIGEST_BYTES).digest()
 
 
-def _memory(game: Any, outcome: Any) -> str:
-    known = GAMES.get(game) if isinstance(game, str) else None
-    if known is None or not isinstance(outcome, dict):
+@lru_cache(maxsize=1024)
+def _memory(game: str, outcome: bytes) -> str:
+    known = GAMES.get(game)
+    if known is None:
         return ""
     try:
-        return memory_text(known.after(outcome))
-    except (KeyError, TypeError, ValueError):  # no outcome of this game: settlement refuses it
+        return memory_text(known.after(_OBJECT.decode(outcome)))
+    except (KeyError, TypeError, ValueError):  # a void; or no outcome of this game: settlement refuses it
         return ""
