@@ -15,6 +15,7 @@ from dollyd.daemon.brokers.certificates import CertificateWatch
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.durations import BOUNDS_MS
+from dollyd.daemon.log import lines_dropped
 from dollyd.daemon.measured_journal import MeasuredJournal
 from dollyd.daemon.publisher import Publisher
 from dollyd.daemon.publisher_stats import PublisherStats
@@ -138,6 +139,7 @@ def node_health(watched: Watched) -> NodeHealth:
         drops={
             "captures_left_out": watched.journal.captures_left_out,
             "captures_pruned": watched.journal.captures_pruned,
+            "log_lines": lines_dropped(),
             "device_sends": sum(device.link.get("sends_dropped", 0) for device in devices.values()),
             "records_pruned": watched.journal.records_pruned,
             "retained_coalesced": publisher.retained_coalesced,

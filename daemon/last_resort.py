@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 import structlog
 
+from dollyd.daemon.log import flush_log
+
 END_S = 3.5
 """How long an end may take; systemd is told 5 s (`TimeoutStopSec`)."""
 
@@ -37,4 +39,5 @@ class LastResort:
         own = {threading.current_thread(), threading.main_thread()}
         hung = sorted(thread.name for thread in set(threading.enumerate()) - own if not thread.daemon)
         _LOG.error("end_forced", after_s=END_S, threads=", ".join(hung))
+        flush_log()
         os._exit(self._code())

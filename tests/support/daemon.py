@@ -25,7 +25,7 @@ from dollyd.daemon.topics import Topics
 
 SITE, NODE = "house", "box1"
 TOPICS = Topics(SITE)
-START_S = 15.0
+START_S = 60.0
 STOP_S = 5.0
 """A stop must not take longer."""
 ODDS_KEY = b"shared by box and host"
