@@ -60,6 +60,7 @@ class State(Struct, frozen=True, array_like=True):
     finals: int
     """-1: not known."""
     stakes: bytes
+    previous: tuple[str, int]
     digests: list[bytes]
     rounds: list[tuple[int, int, str, int, int, int, str]]
     """Number, record, kind; finding, played and stakes by their place in `digests`; memory."""
@@ -73,6 +74,8 @@ class ChainRules:
         self.rounds = RoundRules(from_start=whole)
         self.finals: int | None = 0 if whole else None
         """Ended rounds up to here, None: not known yet."""
+        self.previous = ("", 0)
+        """The chain before it and the last record of that one, as its own first record says, or people."""
         self._ended = EndedRounds(whole=whole, rounds_kept=rounds_kept)
         self._decided: dict[str, int] = {}
         """By the digest of a proposal, the record that two persons decided with it."""
@@ -111,6 +114,8 @@ class ChainRules:
     # --- the rules -------------------------------------------------------------------------------
 
     def _of_the_chain(self, found: Read, kind: Kind) -> Iterator[str]:
+        if found.seq == 1 and not self.previous[0]:
+            self.previous = (found.previous_chain, found.previous_seq)
         if found.seq == 1 and kind is not Kind.KEY:
             yield "the chain does not begin with its key"
         if kind is Kind.CHECKPOINT:
@@ -201,7 +206,7 @@ class ChainRules:
         stands = (rounds.known, rounds.last_round, rounds.open_round, rounds.unresolved)
         finals = -1 if self.finals is None else self.finals
         self._history = self._history or self._encoded()
-        head = msgspec.json.encode((*stands, finals, self._ended.stakes))
+        head = msgspec.json.encode((*stands, finals, self._ended.stakes, self.previous))
         return (head[:-1] + b"," + self._history[1:]).decode()
 
     def _encoded(self) -> bytes:
@@ -228,7 +233,7 @@ class ChainRules:
         """
         try:
             state = msgspec.json.decode(text, type=State) if text else None
-            rules = cls(whole=whole and state is None, rounds_kept=rounds_kept)
+            rules = cls(whole=whole, rounds_kept=rounds_kept)
             if state is not None:
                 rules._resume(state)
         except (msgspec.DecodeError, IndexError):
@@ -240,7 +245,7 @@ class ChainRules:
             state.last_round, state.open_round, known=state.known, unresolved=state.unresolved
         )
         self.finals = None if state.finals < 0 else state.finals
-        self._ended.stakes = state.stakes
+        self._ended.stakes, self.previous = state.stakes, state.previous
         self._decided.update(state.decided)
         digests = state.digests
         self._ended.resume(
@@ -249,3 +254,10 @@ class ChainRules:
                 for number, seq, kind, finding, played, stakes, memory in state.rounds
             }
         )
+
+
+def taking_the_place_of(chain: str, seq: int) -> str:
+    """The state of a chain that people have accepted though it does not say that it follows this one."""
+    rules = ChainRules()
+    rules.previous = (chain, seq)
+    return rules.state()

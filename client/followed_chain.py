@@ -12,6 +12,7 @@ from dollyd.client.jws import EnvelopeError, key_of_jwk, public_jwk, thumbprint
 from dollyd.client.lineage import Lineage, key_of_x
 from dollyd.client.reading import read_record
 from dollyd.client.replay import Asker, BrokenChain, Sequencer
+from dollyd.client.successors import why_behind_its_end
 from dollyd.client.trust import Trust
 from dollyd.client.watermark import Watermark
 from dollyd.daemon.core.record import KeyBody, Kind, Record
@@ -55,6 +56,14 @@ class FollowedChain:
         self.after: FollowedChain | None = None
         self.after_seq = 0
         self.broken = False
+        self.intrudes = False
+        """It was refused since it does not fit behind the other chains of its table."""
+        self.begun = mark.seq > 0
+        """Whether anything of it was delivered."""
+        self.claims = ("", 0)
+        """What its first record says of the chain before it, once that was heard."""
+        self.ends = 0
+        """Where the chain after it says that it ended, 0 while nothing of one was delivered."""
         self._signers = (mark.kid, *(thumbprint(key_of_x(x)) for x in mark.keys))
         """Keys that signed what was delivered, one announced by the other; the last one's turn it is."""
         self._keys = mark.keys
@@ -65,6 +74,11 @@ class FollowedChain:
     def proven(self) -> bool:
         """Whether any record of it was signed by a trusted key."""
         return self.broken or self.order.tip > 0
+
+    @property
+    def previous(self) -> tuple[str, int]:
+        """The chain before it and where that ended, ("", 0) where it names none, or that is not known."""
+        return self._rules.previous
 
     @property
     def held_up(self) -> bool:
@@ -101,6 +115,8 @@ class FollowedChain:
         signed = self.order.release()
         if signed is None:
             return None
+        if why := why_behind_its_end(signed.seq, self.ends):
+            raise BrokenChain(signed.seq, why)
         self._check_turn(signed, lost=lost)
         if lost:
             self._rules.lose()

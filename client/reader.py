@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 import structlog
 
+from dollyd.client.chain_rules import taking_the_place_of
 from dollyd.client.delivered import Delivered, StreamStats
 from dollyd.client.followed_chain import FollowedChain, SignedRecord
 from dollyd.client.jws import Envelope, EnvelopeError, Keys, parse_envelope, verify_envelope
@@ -32,6 +33,7 @@ from dollyd.client.replay import (
     Taken,
 )
 from dollyd.client.site_trust import trust_of
+from dollyd.client.successors import why_no_successor
 from dollyd.client.watermark import Watermark
 from dollyd.daemon.core.record import NO_PREVIOUS, Kind, Record
 from dollyd.daemon.topics import NO_TABLES, check_name
@@ -72,14 +74,19 @@ class Reader:
         start: Start = "beginning",
         patience: Patience | None = None,
         rng: Random | None = None,
+        any_chain: bool = False,
     ) -> None:
+        """`any_chain`: give also chains that do not fit behind those of their table, for a witness."""
         self.stats = StreamStats()
+        self._any_chain = any_chain
         self._site = site
         self._trusted = source_of(keys)
         self._start = start
         self._patience = patience or Patience()
         self._rng = rng or Random()  # noqa: S311  spreads retries, keeps no secret
         self._chains = {name: FollowedChain(mark, self._asker()) for name, mark in watermarks.items()}
+        for chain in self._chains.values():
+            self._end_the_one_before(chain)
         self._ready: dict[str, FollowedChain] = {}
         """Chains with something to give, the one whose turn it is first."""
         self._incomplete: dict[str, FollowedChain] = {}
@@ -108,6 +115,9 @@ class Reader:
         if not self._is_in_place(record, table, kind, chain):
             self.stats.misplaced += 1
             return
+        if chain is None and self._is_past(record, kept=kept):
+            self.stats.before += 1
+            return
         if self._is_signed(envelope, record, chain):
             signed = SignedRecord(record, envelope.kid, data, sha256(data).hexdigest())
             chain = chain or self._follow(signed, kept=kept)
@@ -119,6 +129,12 @@ class Reader:
         told = (self._site, table, kind or record.kind)
         own = chain is None or chain.table == table
         return named and own and (record.site, record.table, record.kind) == told
+
+    def _is_past(self, record: Record, *, kept: bool) -> bool:
+        """Of a chain from before those that this consumer began with; `checkpoint` keeps one for a while."""
+        others = [chain for chain in self._chains.values() if chain.table == record.table and chain.begun]
+        left_behind = kept and record.kind == Kind.CHECKPOINT and self._knows(record.table)
+        return left_behind or any(chain.previous[0] == record.chain for chain in others)
 
     def _is_signed(self, envelope: Envelope, record: Record, chain: FollowedChain | None) -> bool:
         announced = chain.announced if chain else NOBODY
@@ -197,14 +213,66 @@ class Reader:
     def _take_key(self, chain: FollowedChain, signed: SignedRecord) -> None:
         """A key enters the chain, or the chain itself begins, maybe after another one."""
         body = chain.take_key(signed)
-        before = self._chains.get(body.previous_chain) if isinstance(body.previous_chain, str) else None
+        name, seq = body.previous_chain, body.previous_seq
+        if signed.seq > 1 or not isinstance(name, str) or not isinstance(seq, int):
+            return
+        chain.claims = (name, seq)
+        before = self._chains.get(name)
         if before is chain:
             raise BrokenChain(signed.seq, "it says that it came before itself")
-        if before is not None and before.table == chain.table and isinstance(body.previous_seq, int):
-            chain.after, chain.after_seq = before, body.previous_seq
-            before.order.note(body.previous_seq)
+        if before is not None and before.table != chain.table:
+            raise BrokenChain(signed.seq, f"the chain before it is one of table {before.table}")
+        if before is None and check_name(name) and self._has_begun(chain.table):
+            before = self._chains[name] = self._begin(chain.table, name)  # we were away all the while
+        if before is not None:
+            chain.after, chain.after_seq = before, seq
+            before.order.note(seq)
             if before.order.incomplete:
                 self._incomplete[before.name] = before
+
+    def _has_begun(self, table: str) -> bool:
+        return any(chain.table == table and chain.begun for chain in self._chains.values())
+
+    def _check_successor(self, chain: FollowedChain) -> None:
+        """Whether a chain may begin, behind those of its table. Raises `BrokenChain`."""
+        if chain.order.seq or chain.previous[0]:
+            return  # its beginning is lost, or people have accepted it: what came before it is not asked
+        known = [
+            (other.name, other.order.seq)
+            for other in self._chains.values()
+            if other.table == chain.table and other.begun and not other.ends
+        ]
+        if why := why_no_successor(chain.claims, known):
+            chain.intrudes = True
+            raise BrokenChain(1, why)
+
+    def _end_the_one_before(self, chain: FollowedChain) -> None:
+        name, seq = chain.previous
+        before = self._chains.get(name)
+        if before is not None and before.table == chain.table:
+            before.ends = seq
+
+    def accept_chain(self, error: ChainError) -> Watermark | None:
+        """Take a chain that was refused since it does not fit behind its table's others, in their place.
+
+        None, and nothing is changed, where it was refused for another reason, or was not refused.
+        """
+        refused = self._chains.get(error.chain)
+        if refused is None or not refused.intrudes:
+            return None
+        known = [one for one in self._chains.values() if one.table == refused.table and one.begun]
+        newest = next(one for one in reversed(known) if not one.ends)
+        mark = Watermark(
+            refused.table,
+            refused.name,
+            0,
+            NO_PREVIOUS,
+            rules=taking_the_place_of(newest.name, newest.order.seq),
+        )
+        chain = self._chains[refused.name] = FollowedChain(mark, self._asker())
+        chain.order.note(error.seq)
+        self._incomplete[chain.name] = chain
+        return mark
 
     def next(self) -> Delivered | None:
         """The next record of any table, None where there is none yet. Raises `GapError` and `ChainError`."""
@@ -214,13 +282,19 @@ class Reader:
         if chain is None:
             return None
         del self._ready[chain.name]
+        first = not chain.begun
         try:
+            if first and not self._any_chain:
+                self._check_successor(chain)
             delivered = chain.release(trust_of(self._trusted))
         except BrokenChain as error:
             self._break(chain, error.seq, error.why)
             return self.next()
         if delivered is None:
             return None
+        if first:
+            chain.begun = True
+            self._end_the_one_before(chain)
         if chain.order.ready:
             self._ready[chain.name] = chain  # at the end: tables take turns
         if chain.order.incomplete:

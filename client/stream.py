@@ -28,7 +28,7 @@ from dollyd.client.jws import Keys
 from dollyd.client.key_source import KeySource
 from dollyd.client.nodes import Nodes, NodeState
 from dollyd.client.reader import Reader, Request, Start
-from dollyd.client.replay import GapError, Patience
+from dollyd.client.replay import ChainError, GapError, Patience
 from dollyd.client.site_trust import SiteTrust
 from dollyd.client.watermark import Watermark, WatermarkStore
 from dollyd.daemon.core.stamp import iso_utc
@@ -69,7 +69,9 @@ class Stream:
 
     Iterating raises `GapError` (records could not be had) and `ChainError` (records contradict each other).
     Nothing of that chain is delivered past it; iterate on for the other tables. Where people find that the
-    records of a gap are lost for good, `accept_loss` goes on behind it.
+    records of a gap are lost for good, `accept_loss` goes on behind it. `accept_chain`: where they find that a
+    chain is the table's though it does not fit behind the one before it. `any_chain` gives such chains, too:
+    for a witness, which tells of them.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Stream:
         start: Start = "beginning",
         patience: Patience | None = None,
         rng: Random | None = None,
+        any_chain: bool = False,
     ) -> None:
         ensure(check_name(consumer), f"consumer name {consumer!r} fits a topic")
         self.nodes = Nodes()
@@ -100,7 +103,9 @@ class Stream:
         watermarks = {
             chain: mark for chain, mark in store.load().items() if not tables or mark.table in tables
         }
-        self._reader = Reader(site, keys, watermarks, start=start, patience=self._patience, rng=self._rng)
+        self._reader = Reader(
+            site, keys, watermarks, start=start, patience=self._patience, rng=self._rng, any_chain=any_chain
+        )
         self._news = asyncio.Event()
         self._link: MqttLink | None = None
         self._broker = ""
@@ -196,6 +201,23 @@ class Stream:
             return False
         self._keep(mark)
         _LOG.warning("loss_accepted", table=gap.table, chain=gap.chain, first=gap.first, last=gap.last)
+        self._news.set()
+        return True
+
+    async def accept_chain(self, error: ChainError) -> bool:
+        """Follow a chain that was refused, now and after a restart: people say that it is their table's.
+
+        A table gets a chain that does not name the one before it where its journal was lost with the disk, or
+        its box was replaced; and where somebody has stolen the key. Never to be done by a program of itself.
+        The chain before it ends where it was followed to.
+
+        False, and nothing is changed, where the chain was refused for another reason.
+        """
+        mark = self._reader.accept_chain(error)
+        if mark is None:
+            return False
+        self._store.save(mark)
+        _LOG.warning("chain_accepted", table=error.table, chain=error.chain, why=error.why)
         self._news.set()
         return True
 

@@ -26,6 +26,7 @@ from dollyd.client.lineage import Lineage
 from dollyd.client.parallel import read_all
 from dollyd.client.reading import DECISIONS, Read, signed_by
 from dollyd.client.sources import JournalFile, SourceError
+from dollyd.client.successors import Whole, wrong_successors
 from dollyd.client.trust import Trust, Verdict
 from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, Kind
 
@@ -196,8 +197,8 @@ class _Chain:
     """The key whose turn it is to sign, empty before the first record."""
     replaced: dict[str, int] = field(default_factory=dict)
     """Keys whose turn is over, by `kid`, and the record that says so."""
-    previous: tuple[str, int] = ("", 0)
-    """The chain before it and the last record of that one, as its own first record says."""
+    begins: bool = False
+    """Whether its first record was met."""
     seq: int = 0
     digest: str = NO_PREVIOUS
     first: int = 1
@@ -242,21 +243,25 @@ class _Verifier:
             report.heads[name] = head
             if chain.first > 1:
                 report.notes.append(f"table {chain.table}, chain {name}: starts at seq {chain.first}")
-            self._check_previous(name, chain)
+        self._check_successors()
         report.rounds = sum(report.kinds[kind] for kind in FINAL_KINDS)
         if self._fast:
             report.notes.append(NOT_CHECKED_FAST)
         return report
 
-    def _check_previous(self, name: str, chain: _Chain) -> None:
-        """Compare where the chain before it ends with what its first record says of that."""
-        previous, end = chain.previous
-        before = self._chains.get(previous)
-        told = f"table {chain.table}, chain {name}: goes on after record {end} of chain {previous}, which"
-        if before is not None and before.seq < end:
-            self.add_problem(f"{told} ends here at record {before.seq}")
-        elif previous and before is None:
-            self._report.notes.append(f"{told} is not here")
+    def _check_successors(self) -> None:
+        """Compare where chains end with what the first records of others say of that."""
+        chains = {
+            name: Whole(chain.table, chain.seq, chain.begins, chain.rules.previous)
+            for name, chain in self._chains.items()
+        }
+        for name, why in wrong_successors(chains):
+            self.add_problem(f"table {chains[name].table}, chain {name}: {why}")
+        for name, whole in chains.items():
+            previous, end = whole.previous
+            if previous and previous not in chains:
+                told = f"goes on after record {end} of chain {previous}, which is not here"
+                self._report.notes.append(f"table {whole.table}, chain {name}: {told}")
 
     def take(self, data: bytes, found: Read) -> None:
         self._report.records += 1
@@ -385,8 +390,7 @@ class _Verifier:
         if found.kind not in KINDS:
             return
         self._report.kinds[found.kind] += 1
-        if found.seq == 1:
-            chain.previous = (found.previous_chain, found.previous_seq)
+        chain.begins = chain.begins or found.seq == 1
         if found.kind == Kind.CHECKPOINT:
             self._report.checkpoints[(found.chain, found.seq)] = found.digest
         if found.kind in DECISIONS and not self._fast:

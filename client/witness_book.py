@@ -16,7 +16,9 @@ from hashlib import sha256
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
+from dollyd.client.successors import why_behind_its_end, why_no_successor
 from dollyd.client.watermark import SqliteWatermarks
 from dollyd.daemon.core.record import CheckpointBody, KeyBody, Kind, Record
 from dollyd.daemon.errors import DollydError
@@ -192,8 +194,8 @@ class WitnessBook:
             return f"the chain was that of table {known.table}"
         if record.seq == known.seq + 1 and record.prev != known.digest:
             return f"record {record.seq} does not follow on record {known.seq} as it was seen"
-        if known.ends and record.seq > known.ends:
-            return f"the chain goes on after its end at record {known.ends}"
+        if why := why_behind_its_end(record.seq, known.ends):
+            return why
         return self._wrong_checkpoint(record)
 
     def _intruding(self, record: Record) -> str:
@@ -204,14 +206,11 @@ class WitnessBook:
         if previous.why:
             return f"the chain before it: {previous.why}"
         body = _chain_start(record)
-        if body is None or body.previous_chain != previous.chain or not isinstance(body.previous_seq, int):
-            return f"a new chain that does not name the one before it, {previous.chain}"
-        if body.previous_seq < previous.seq:
-            return (
-                f"a new chain that takes up after record {body.previous_seq} of {previous.chain},"
-                f" which was followed to record {previous.seq}"
-            )
-        self._keep(replace(previous, ends=body.previous_seq))
+        named = (body.previous_chain, body.previous_seq) if body else (UNSET, UNSET)
+        claims = (named[0], named[1]) if isinstance(named[0], str) and isinstance(named[1], int) else ("", 0)
+        if why := why_no_successor(claims, [(previous.chain, previous.seq)]):
+            return why
+        self._keep(replace(previous, ends=claims[1]))
         return ""
 
     def _wrong_checkpoint(self, record: Record) -> str:

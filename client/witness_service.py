@@ -54,7 +54,7 @@ class Witness:
         self._sign = sign
         self._topics = Topics(site)
         self._mqtt = replace(mqtt, client_id=f"dollyd-{site}-{name}-says")
-        self._stream = Stream(mqtt, site, name, keys, book.watermarks, start="now")
+        self._stream = Stream(mqtt, site, name, keys, book.watermarks, start="now", any_chain=True)
         self._statements = book.statements()
         self._untold: dict[str, None] = {}
         self._news = asyncio.Event()

@@ -26,6 +26,7 @@ async def test_a_forged_record_stops_the_service_and_is_not_settled(tmp_path: Pa
     chain, jwks = ChainMaker().begin(), tmp_path / "keys"
     jwks.write_text(json.dumps({"keys": [signer().jwk]}))
     closed, result = Kind.BETS_CLOSED, Kind.RESULT
+    chain.add(Kind.ROUND, 1)
     chain.add(closed, 1)
     genuine = chain.add(result, 1)
     start = genuine.index(b'"signature":"') + len(b'"signature":"')
@@ -33,12 +34,12 @@ async def test_a_forged_record_stops_the_service_and_is_not_settled(tmp_path: Pa
     with Mosquitto() as broker, service(broker, jwks, tmp_path) as settling:
         await until(lambda: "broker_connected" in settling.said, 20)
         async with aiomqtt.Client(broker.host, broker.port) as client:
-            for kind, envelope in ((Kind.KEY, chain.envelopes[0]), (closed, chain.envelopes[1])):
+            for kind, envelope in zip((Kind.KEY, Kind.ROUND, closed), chain.envelopes, strict=False):
                 await client.publish(TOPICS.record("r1", kind), envelope, qos=1)
-            await until(lambda: settling.watermarks() == {chain.chain: 2})
+            await until(lambda: settling.watermarks() == {chain.chain: 3})
             await client.publish(TOPICS.record("r1", result), forged, qos=1)
             await until(lambda: settling.code is not None)
         assert settling.code == 1
         assert "STOPPED: table r1" in settling.said
-        assert settling.watermarks() == {chain.chain: 2}
+        assert settling.watermarks() == {chain.chain: 3}
         assert settling.rows("SELECT * FROM final") == []
