@@ -172,6 +172,9 @@ class Reader:
             seq, digest = (record.seq, signed.digest) if kept else (record.seq - 1, record.prev)
             chain = self._begin(record.table, record.chain, seq, digest, signed.kid)
         self._chains[chain.name] = chain
+        for other in self._chains.values():
+            if other.claims[0] == chain.name and other.table == chain.table:
+                self._wait_for(other, chain)
         return chain
 
     def _begin(
@@ -179,8 +182,9 @@ class Reader:
     ) -> FollowedChain:
         return FollowedChain(Watermark(table, name, seq, digest, kid=kid), self._asker())
 
-    def _knows(self, table: str) -> bool:
-        return any(chain.table == table and chain.proven for chain in self._chains.values())
+    def _knows(self, table: str, but: FollowedChain | None = None) -> bool:
+        chains = (chain for chain in self._chains.values() if chain is not but)
+        return any(chain.table == table and chain.proven for chain in chains)
 
     def _asker(self) -> Asker:
         return Asker(self._patience, self._rng)
@@ -222,16 +226,17 @@ class Reader:
             raise BrokenChain(signed.seq, "it says that it came before itself")
         if before is not None and before.table != chain.table:
             raise BrokenChain(signed.seq, f"the chain before it is one of table {before.table}")
-        if before is None and check_name(name) and self._has_begun(chain.table):
+        if before is None and check_name(name) and self._knows(chain.table, but=chain):
             before = self._chains[name] = self._begin(chain.table, name)  # we were away all the while
         if before is not None:
-            chain.after, chain.after_seq = before, seq
-            before.order.note(seq)
-            if before.order.incomplete:
-                self._incomplete[before.name] = before
+            self._wait_for(chain, before)
 
-    def _has_begun(self, table: str) -> bool:
-        return any(chain.table == table and chain.begun for chain in self._chains.values())
+    def _wait_for(self, chain: FollowedChain, before: FollowedChain) -> None:
+        """The chain before it comes first, to its end."""
+        chain.after, chain.after_seq = before, chain.claims[1]
+        before.order.note(chain.after_seq)
+        if before.order.incomplete:
+            self._incomplete[before.name] = before
 
     def _check_successor(self, chain: FollowedChain) -> None:
         """Whether a chain may begin, behind those of its table. Raises `BrokenChain`."""

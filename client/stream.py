@@ -69,9 +69,9 @@ class Stream:
 
     Iterating raises `GapError` (records could not be had) and `ChainError` (records contradict each other).
     Nothing of that chain is delivered past it; iterate on for the other tables. Where people find that the
-    records of a gap are lost for good, `accept_loss` goes on behind it. `accept_chain`: where they find that a
-    chain is the table's though it does not fit behind the one before it. `any_chain` gives such chains, too:
-    for a witness, which tells of them.
+    records of a gap are lost for good, `accept_loss` goes on behind it; where they find that a chain is the
+    table's though it does not fit behind the one before it, `accept_chain` does. `any_chain` gives such
+    chains, too: for a witness, which tells of them.
     """
 
     def __init__(

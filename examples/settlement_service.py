@@ -1,7 +1,7 @@
 """A small settlement service: signed records in, payouts out, each bet once, also across kill -9.
 
 Usage: python settlement_service.py --broker HOST:PORT --site SITE --keys JWKS --data DATABASE [--table TABLE]
-           [--accept-loss CHAIN:FIRST-LAST]
+           [--accept-loss CHAIN:FIRST-LAST] [--accept-chain CHAIN]
 
 DATABASE is a file (SQLite), or a `postgresql://` address (`pip install psycopg[binary]`).
 
@@ -14,6 +14,8 @@ DATABASE is a file (SQLite), or a `postgresql://` address (`pip install psycopg[
   stays (en prison, craps) is settled again through all rounds since.
 * Records that cannot be had stop the service: `STOPPED: ... records 5 to 7 are missing`. Where people find
   that they are lost for good, they settle those rounds by hand, and start it once with `--accept-loss`.
+* So does a chain that does not take up where the one before it of its table ended. Where people know that the
+  box was replaced with its disk, they start it once with `--accept-chain`.
 * A bet that cannot be (a split of 1 and 3, a choice that was not made) is held: nothing is paid, and people
   settle it by its `reason`. All other bets of the round are settled.
 
@@ -36,6 +38,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from dollyd.client import (
+    ChainError,
     Delivered,
     GapError,
     MqttSettings,
@@ -364,6 +367,9 @@ async def serve(given: argparse.Namespace) -> None:
                     if not is_accepted(gap, given.accept_loss):
                         raise
                     await stream.accept_loss(gap)
+                except ChainError as error:
+                    if error.chain not in given.accept_chain or not await stream.accept_chain(error):
+                        raise
                 else:
                     book.take(delivered)  # durable from here on
                     await stream.done(delivered)  # tells the site how far we are
@@ -399,6 +405,13 @@ def main() -> None:
         type=loss,
         metavar="CHAIN:FIRST-LAST",
         help="records that are lost for good, and that people have settled: go on behind them",
+    )
+    parser.add_argument(
+        "--accept-chain",
+        action="append",
+        default=[],
+        metavar="CHAIN",
+        help="a chain that does not follow its table's, and that people know to be of a box that was replaced",
     )
     parser.add_argument("--name", default="settlement", help="of this consumer; one for each data base")
     try:

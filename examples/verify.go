@@ -158,6 +158,7 @@ type chain struct {
 	seq, last, open, finals int64
 	previous                string // the chain before it, which ends at record previousSeq or behind it
 	previousSeq             int64
+	begins                  bool // whether its first record is here, which alone says what came before
 	known, unresolved       bool // whether it is known where play stands; whether only people may close the round
 }
 
@@ -210,7 +211,8 @@ func (v *verifier) begin(record object) *chain {
 			c.seq, c.head = first-1, part["prev"].(string)
 		}
 	}
-	if c.known = c.seq == 0; !c.known {
+	c.begins = c.seq == 0
+	if c.known = c.begins; !c.known {
 		c.finals = unknown
 	}
 	v.chains[record["chain"].(string)] = c
@@ -250,9 +252,24 @@ func (v *verifier) checkBody(record object, c *chain, kid string) {
 
 func (v *verifier) checkEnd() {
 	demand(v.records > 0, "envelope", "there is nothing to verify")
-	for _, c := range v.chains {
+	met := map[[2]string]bool{} // tables whose first chain was met, and chains that another one follows
+	for name, c := range v.chains {
+		if !c.begins {
+			continue
+		}
+		key := [2]string{"after", c.previous}
+		if c.previous == "" {
+			key = [2]string{"first", c.table}
+		}
+		demand(!met[key], "chain", "%s does not go on after the chain before it", name)
+		met[key] = true
 		before := v.chains[c.previous]
-		demand(before == nil || before.seq >= c.previousSeq, "chain", "%s does not end where the next one says", c.previous)
+		ends := before == nil || before.table == c.table && before.seq == c.previousSeq
+		demand(ends, "chain", "%s does not end at record %d, as the next one says", c.previous, c.previousSeq)
+		for steps := 0; before != nil && steps < len(v.chains); steps++ {
+			demand(before != c, "chain", "%s comes before itself", name)
+			before = v.chains[before.previous]
+		}
 	}
 	if v.evidence != nil {
 		v.evidence.check(v.chains)

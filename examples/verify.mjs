@@ -71,7 +71,7 @@ class Verifier {
   begin({ chain, table, site }) { // in an evidence file maybe in its middle
     const start = this.evidence?.startOf(chain) ?? { seq: 0, digest: '0'.repeat(64) };
     const whole = start.seq === 0; // else where play stands, and the count of rounds, are learned on the way
-    const rounds = { known: whole, last: 0, open: 0, unresolved: false, finals: whole ? 0 : NaN };
+    const rounds = { begins: whole, known: whole, last: 0, open: 0, unresolved: false, finals: whole ? 0 : NaN };
     return this.chains.set(chain, { ...start, ...rounds, table, site, keys: new Map(this.keys) }).get(chain);
   }
 
@@ -95,9 +95,19 @@ class Verifier {
 
   checkEnd() {
     demand(this.records > 0, 'envelope', 'there is nothing to verify');
-    for (const { previous, previousSeq } of this.chains.values()) {
-      const end = this.chains.get(previous)?.seq;
-      demand(!(end < previousSeq), 'chain', `${previous} ends at record ${end}; the next one says at ${previousSeq}`);
+    const [first, followed] = [new Set(), new Set()]; // tables with a first chain; chains that another one follows
+    for (const [name, { begins, table, previous, previousSeq }] of this.chains) {
+      if (!begins) continue; // only its first record says what came before it
+      const [met, key] = previous ? [followed, previous] : [first, table];
+      demand(!met.has(key), 'chain', `${name} does not go on after the chain before it`);
+      met.add(key);
+      const before = this.chains.get(previous);
+      const end = before === undefined || (before.table === table && before.seq === previousSeq);
+      demand(end, 'chain', `${previous} does not end at record ${previousSeq}, as the next one says`);
+      for (let at = previous, steps = 0; at && steps < this.chains.size; steps += 1) {
+        demand(at !== name, 'chain', `${name} comes before itself`);
+        at = this.chains.get(at)?.previous;
+      }
     }
     this.evidence?.check(this.chains);
   }

@@ -209,6 +209,10 @@ NO_JSON = "reads the head of a record only, and not what JSON is behind it"
 EITHER: dict[str, str] = {
     "bad-begins-in-the-middle": LATE,
     "bad-end-before-the-next-chain": NO_ENDS,
+    "bad-goes-on-behind-its-end": NO_ENDS,
+    "bad-second-chain-names-none": NO_ENDS,
+    "bad-two-chains-after-one": NO_ENDS,
+    "bad-after-a-chain-of-another-table": NO_ENDS,
     "bad-second-final-record": NO_ROUNDS,
     "bad-void-after-result": NO_ROUNDS,
     "bad-result-of-no-round": NO_ROUNDS,

@@ -80,7 +80,6 @@ def _good() -> Iterator[Vector]:
     one, two = Evening().open().result(1), Evening("r2", "b" * 32, signer(3)).open().result(1)
     mixed = [line for pair in zip(one.envelopes, two.envelopes, strict=True) for line in pair]
     yield Vector("good-two-tables", mixed)
-    yield Vector("good-two-chains-of-a-table", [*one.envelopes, *Evening(chain="c" * 32).open().envelopes])
     next_one = Evening(chain="c" * 32, by=signer(3)).begin(after=one)
     yield Vector("good-chain-after-another", [*one.envelopes, *next_one.envelopes])
     yield Vector("good-chain-after-one-that-is-not-here", next_one.envelopes)
@@ -182,6 +181,14 @@ def _bad_chains() -> Iterator[Vector]:
     yield Vector("bad-begins-in-the-middle", lines[1:], 1, "chain")
     next_one = Evening(chain="c" * 32, by=signer(3)).begin(after=Evening().open().result(1))
     yield Vector("bad-end-before-the-next-chain", [*lines[:-1], *next_one.envelopes], len(lines), "chain")
+    longer = Evening().open().result(1).say(Kind.INCIDENT, 0, _incident()).envelopes
+    yield Vector("bad-goes-on-behind-its-end", [*longer, *next_one.envelopes], len(longer) + 1, "chain")
+    unnamed = Evening(chain="d" * 32, by=signer(3)).begin().envelopes
+    yield Vector("bad-second-chain-names-none", [*lines, *unnamed], len(lines) + 1, "chain")
+    twin = Evening(chain="d" * 32, by=signer(3)).begin(after=Evening().open().result(1)).envelopes
+    yield Vector("bad-two-chains-after-one", [*lines, *next_one.envelopes, *twin], len(lines) + 2, "chain")
+    other = Evening("r2", "e" * 32, signer(3)).begin(after=Evening().open().result(1)).envelopes
+    yield Vector("bad-after-a-chain-of-another-table", [*lines, *other], len(lines) + 1, "chain")
     yield Vector("bad-order", [*lines[:2], lines[3], lines[2]], 3, "chain")
     yield Vector("bad-record-twice", [*lines[:3], lines[2]], 4, "chain")
     yield Vector("bad-no-key-first", Evening().say(Kind.INCIDENT, 0, _incident()).envelopes, 1, "chain")
