@@ -411,7 +411,7 @@ def main() -> None:
         action="append",
         default=[],
         metavar="CHAIN",
-        help="a chain that does not follow its table's, and that people know to be of a box that was replaced",
+        help="a chain that does not follow its table's; people know that the box was replaced",
     )
     parser.add_argument("--name", default="settlement", help="of this consumer; one for each data base")
     try:
