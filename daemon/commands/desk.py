@@ -192,8 +192,8 @@ class CommandDesk:
             person, trust = self._person(signed)
             by = f"{command.order} of {person.id}: "
             self._judge(table, signed, person, trust)
-            original = await self._original(command)
             await asyncio.to_thread(self._marks.take, signed.kid, command.issued)
+            original = await self._original(command, here.proposal)
             at = self._clock.stamp()
             _check_time(command, at)  # again: the disk may have taken its time
             self._check_still_played(table, here)
@@ -269,16 +269,23 @@ class CommandDesk:
         if self._tables.get(table) is not here:
             raise _RefusedError("no-table", "it is no longer played here")
 
-    async def _original(self, command: Command) -> Original | None:
-        """The round that a correction is about. Raises `_RefusedError` where the journal has it not."""
-        if command.order is not Order.CORRECT:
+    async def _original(self, command: Command, proposal: Proposal | None) -> Original | None:
+        """The round that a correction, or its approval, is about, as the journal has it at this moment.
+
+        The core compares it with the last round that it knows of. Raises `_RefusedError` where the journal
+        has it not.
+        """
+        number = command.round
+        if command.order is Order.APPROVE and proposal and proposal.original:
+            number = proposal.round
+        elif command.order is not Order.CORRECT:
             return None
         try:
-            original = await asyncio.to_thread(read_original, self._journal, command.chain, command.round)
+            original = await asyncio.to_thread(read_original, self._journal, command.chain, number)
         except JournalError as error:
             raise _RefusedError("unreadable-record", str(error)) from error
         if original is None:
-            raise _RefusedError("no-final-record", f"the journal has none of round {command.round}")
+            raise _RefusedError("no-final-record", f"the journal has none of round {number}")
         return original
 
     # --- answers and refusals ------------------------------------------------------------------------

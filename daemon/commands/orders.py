@@ -47,7 +47,7 @@ REFUSED_AS: dict[Order, str] = {
 
 
 def event_of(signed: Signed, by: str, original: Original | None) -> HouseEvent:
-    """The order of operator `by`; `original` is the round that a correction is about."""
+    """The order of operator `by`; `original` is the round that a correction, or its approval, is about."""
     command = signed.command
     role, number, reason = command.role, command.round, command.reason
     text = signed.envelope.decode("ascii")
@@ -80,5 +80,5 @@ def event_of(signed: Signed, by: str, original: Original | None) -> HouseEvent:
             value = command.value
             return CorrectionProposed(by, role, text, signed.digest, number, value, reason, original)
         case Order.APPROVE:
-            return Approved(by, role, text, command.proposal)
+            return Approved(by, role, text, command.proposal, original)
     raise InvariantError("a correction comes with the round that it corrects")

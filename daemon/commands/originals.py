@@ -30,13 +30,16 @@ def read_original(journal: Journal, chain: str, number: int) -> Original | None:
     finals = journal.finals_upto(chain, number, _ROUNDS_LOOKED_AT)
     if not finals or finals[0].round != number:
         return None
+    upto = number
     corrections: dict[int, Entry] = {}
     later: set[int] = set()
     for entry in journal.entries(chain, finals[-1].seq):
         if entry.kind == Kind.CORRECTION:
             corrections[entry.round] = entry
-        elif entry.final and entry.round > number and entry.kind == Kind.RESULT:
-            later.add(entry.round)
+        elif entry.final and entry.round > number:
+            upto = max(upto, entry.round)
+            if entry.kind == Kind.RESULT:
+                later.add(entry.round)
     for round_number, entry in corrections.items():
         if round_number > number:
             counts = _finding(_body(entry)).kind == Kind.RESULT
@@ -54,6 +57,7 @@ def read_original(journal: Journal, chain: str, number: int) -> Original | None:
         odds=None if isinstance(odds, msgspec.UnsetType) else odds,
         outcome_before=next((outcome for outcome in before if isinstance(outcome, dict)), None),
         newest=not later,
+        upto=upto,
     )
 
 

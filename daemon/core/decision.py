@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, UnsetType
 
 from dollyd.daemon.core.events import GameRef, Original
-from dollyd.daemon.core.games.spec import Drawn, Outcome, Value
+from dollyd.daemon.core.games.spec import Drawn, Memory, Outcome, Value
 from dollyd.daemon.core.record import (
     Approval,
     BetsClosedBody,
@@ -204,15 +204,27 @@ def manual_result(
 
 def corrected(setup: Setup, original: Original, value: Value) -> Outcome:
     """All attributes of what really came in a round that is corrected."""
-    before = original.outcome_before
-    memory = setup.game.after(before) if before else ()
+    memory = began(setup, original)
+    memory = left_before(setup, original) if memory is None else memory
     return setup.game.outcome(Drawn(value, setup.variant, setup.layout, memory, setup.quarters))
+
+
+def left_before(setup: Setup, original: Original) -> Memory:
+    """What the game remembered once the result before this round was published."""
+    return setup.game.after(original.outcome_before) if original.outcome_before else ()
+
+
+def began(setup: Setup, original: Original) -> Memory | None:
+    """What the game remembered when this round was drawn; None where no record tells."""
+    counts = original.finding.outcome
+    outcome = counts if isinstance(counts, dict) else None
+    return setup.game.began(outcome, left_before(setup, original))
 
 
 def correction(
     setup: Setup, original: Original, proposal: Proposal, approvals: list[Approval]
 ) -> CorrectionBody:
-    """A published round is put right."""
+    """A published round is put right; `original` is as it was read at the approval."""
     if proposal.value:
         outcome = corrected(setup, original, proposal.value)
         after = Finding(kind=Kind.RESULT, outcome=outcome)

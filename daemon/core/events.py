@@ -371,6 +371,8 @@ class Original:
     """The result before it in the chain, from which the game's memory follows; None where there is none."""
     newest: bool = False
     """No later round has a result: what the game remembers from here on is corrected too."""
+    upto: int = 0
+    """The last round with a final record when the journal was read: beyond it these facts say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,12 +391,16 @@ class CorrectionProposed:
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """A second person approves the proposal with this digest."""
+    """A second person approves the proposal with this digest.
+
+    `original`: of a correction, the round as the journal has it now, whatever it had at the proposal.
+    """
 
     by: str
     role: str
     command: str
     proposal: str
+    original: Original | None = None
 
 
 # --- the clock and the host ----------------------------------------------------------------------

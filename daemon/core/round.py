@@ -50,7 +50,8 @@ from dollyd.daemon.core.events import (
     VoidDeclared,
 )
 from dollyd.daemon.core.handlers import HANDLERS
-from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.people import drop_overtaken
+from dollyd.daemon.core.record import FINAL_KINDS, Kind
 from dollyd.daemon.core.rules import Case, first
 from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.daemon.core.state import Betting, Draw, Mark, Setup, Table
@@ -167,8 +168,18 @@ def step(setup: Setup, table: Table, event: Event, at: Stamp) -> Stepped:
         effects = due + effects + verdict + in_vain
     else:
         effects = due + _in_vain(table, event)
+    table, effects = _proposal_overtaken(setup, table, effects)
     table, effects = tell_sparingly(table, effects, at)
     return tell_missed(table, effects) if missed_before else (table, effects)
+
+
+def _proposal_overtaken(setup: Setup, table: Table, effects: tuple[Effect, ...]) -> Stepped:
+    """What two persons were about to decide, held against the final record that came in between."""
+    for effect in effects:
+        if isinstance(effect, Emit) and effect.kind in FINAL_KINDS:
+            table, told = drop_overtaken(setup, table, effect.kind, effect.round)
+            effects += told
+    return table, effects
 
 
 def deadline_ns(setup: Setup, table: Table) -> int | None:

@@ -316,6 +316,7 @@ def original(setup: Any, **changes: Any) -> Original:
         "gaming_date": "2026-11-29",
         "stakes": setup.stakes,
         "newest": True,
+        "upto": 1,
     }
     return Original(**fields | changes)
 
@@ -325,12 +326,18 @@ def correct(setup: Any, *value: str, round_number: int = 1, **changes: Any) -> C
     return CorrectionProposed("i1", "inspector", "{first}", "ab", round_number, value, "the video", what)
 
 
+def agreed(proposed: CorrectionProposed) -> tuple[CorrectionProposed, Approved]:
+    """The proposal, and its approval by a second person, for which the journal is read once more."""
+    return proposed, replace(YES, original=proposed.original)
+
+
 def test_t59_published_32_video_shows_15_the_physical_outcome_wins_and_the_original_stays() -> None:
     setup = make_setup("A")
     play = Play(setup).whole_round("32")
     before = [effect for effect in play.emitted if effect.kind is Kind.RESULT]
-    assert whats(play.tell(correct(setup, "15"))) == ["correction-proposed"]
-    assert whats(play.tell(YES)) == ["correction"]
+    proposed, approval = agreed(correct(setup, "15"))
+    assert whats(play.tell(proposed)) == ["correction-proposed"]
+    assert whats(play.tell(approval)) == ["correction"]
     body = play.bodies(Kind.CORRECTION)[-1]
     assert isinstance(body, CorrectionBody)
     assert (body.id, body.corrects, body.element, body.reason) == ("ab", 5, "outcome", "the video")
@@ -344,22 +351,22 @@ def test_t59_published_32_video_shows_15_the_physical_outcome_wins_and_the_origi
 def test_a_correction_is_possible_while_the_next_round_is_played_and_after_closing() -> None:
     setup = make_setup("A")
     play = Play(setup).whole_round("32")
-    play.tell(GameStarted(game(2)), correct(setup, "15"), YES)
+    play.tell(GameStarted(game(2)), *agreed(correct(setup, "15")))
     assert play.kinds.count(Kind.CORRECTION) == 1
     assert play.phase is Phase.BETS_OPEN
     closed = Play(setup).whole_round("32")
-    closed.tell(TableClosed("d1"), correct(setup, "15"), YES)
+    closed.tell(TableClosed("d1"), *agreed(correct(setup, "15")))
     assert closed.kinds.count(Kind.CORRECTION) == 1
 
 
 def test_a_result_becomes_a_void_and_a_void_a_result() -> None:
     setup = make_setup("A")
     play = Play(setup).whole_round("32")
-    play.tell(correct(setup), YES)
+    play.tell(*agreed(correct(setup)))
     body: Any = play.bodies(Kind.CORRECTION)[-1]
     assert (body.element, body.after.kind, body.after.stake_policy) == ("verdict", "void", "player_choice")
     void = Finding(kind="void", rule="corrected", stake_policy="player_choice")
-    play.tell(correct(setup, "15", finding=void), YES)
+    play.tell(*agreed(correct(setup, "15", finding=void)))
     again: Any = play.bodies(Kind.CORRECTION)[-1]
     assert (again.element, again.before.kind, again.after.kind) == ("verdict", "void", "result")
 
@@ -405,7 +412,7 @@ def test_variant_b_keeps_the_odds_table_that_was_drawn() -> None:
         table=2, device="odds", counter=1, nonce="0", proof="0", drawn=decision.moment(Play(setup).now)
     )
     play = Play(setup).whole_round("32")
-    play.tell(correct(setup, "15", odds=drawn), YES)
+    play.tell(*agreed(correct(setup, "15", odds=drawn)))
     body = play.bodies(Kind.CORRECTION)[-1]
     assert isinstance(body, CorrectionBody)
     assert body.odds == drawn
@@ -417,7 +424,7 @@ def test_the_memory_of_the_game_follows_the_correction_of_its_newest_result() ->
     assert dict(play.table.memory) == {"point": "4"}
     published: Any = play.bodies(Kind.RESULT)[-1]
     finding = Finding(kind="result", outcome=published.outcome)
-    play.tell(correct(setup, "3", "4", finding=finding), YES)
+    play.tell(*agreed(correct(setup, "3", "4", finding=finding)))
     assert play.table.memory == ()
 
 

@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support.chains import ChainMaker
 from tests.support.commands import BOSS, DEALER, INSPECTOR, manual, order, trust
 from tests.support.desk import REPLY, TOPICS, Bench, at_desk, two_persons, why
 
 from dollyd.client.command import Order
+from dollyd.daemon.core.decision import setting
 from dollyd.daemon.core.record import Kind
 
 
@@ -167,6 +169,23 @@ async def test_a_table_that_is_removed_while_a_command_is_remembered_refuses_it(
     assert why(await bench.say(DEALER, "void")) == "no-table"
     assert not bench.tasks[0].done()
     assert "void" not in bench.table.kinds
+
+
+async def test_attack_2_a_stale_correction_is_held_against_the_journal_at_its_approval(bench: Bench) -> None:
+    await bench.say(DEALER, "void")
+    night = ChainMaker().begin()
+    played = manual(setting=msgspec.to_builtins(setting(bench.table.engine.setup)))
+    night.add(Kind.RESULT, 1, played)
+    bench.journal.append(night.entries)
+    assert (await bench.say(INSPECTOR, "correct", value=["7"]))["answer"] == "done"
+    proposal = bench.table.proposal
+    assert proposal is not None
+    before = len(night.entries)
+    night.add(Kind.RESULT, 2, played)
+    bench.journal.append(night.entries[before:])
+    answer = await bench.say(BOSS, "approve", value=["7"], proposal=proposal.digest)
+    assert "ask once more" in answer["why"]
+    assert "correction" not in bench.table.kinds
 
 
 async def test_a_correction_needs_its_round_in_the_journal(bench: Bench) -> None:

@@ -52,6 +52,9 @@ class Game:
     """All attributes of a reading."""
     after: Callable[[Outcome], Memory]
     """The memory that an outcome leaves. The outcome alone tells it, so that a journal does."""
+    began: Callable[[Outcome | None, Memory], Memory | None]
+    """The memory with which a round was drawn, by its outcome (None: it is void) and what the result before
+    it left; None where that does not tell."""
     needs_odds_table: Callable[[Any], bool]
     """Whether a result needs an odds table drawn for its round."""
     zero_rules: Callable[[Any], tuple[str, ...]]
@@ -71,6 +74,11 @@ def fits(_variant: Any, _layout: Any) -> None:
 def nothing_remembered(_outcome: Outcome) -> Memory:
     """`after` of games without memory."""
     return ()
+
+
+def as_left(_outcome: Outcome | None, left: Memory) -> Memory | None:
+    """`began` of games in which nothing is told between two results."""
+    return left
 
 
 def no_odds_table(_variant: Any) -> bool:

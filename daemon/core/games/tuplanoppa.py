@@ -71,6 +71,16 @@ def _after(outcome: Outcome) -> Memory:
     return _memory(tuple(seats), _next(tuple(seats), shooter) if outcome["sum"] == SEVEN else shooter)
 
 
+def _began(outcome: Outcome | None, _left: Memory) -> Memory | None:
+    """Who sat there and threw, as the dealer had told for this very round; a void names nobody."""
+    if outcome is None:
+        return None
+    seats, shooter = outcome.get("seats"), outcome.get("shooter")
+    if not isinstance(seats, list) or not isinstance(shooter, str):
+        return ()
+    return _memory(tuple(seats), shooter)
+
+
 def _next(seats: tuple[str, ...], shooter: str, passed: tuple[str, ...] = ()) -> str:
     """The next seat clockwise that has not declined, empty where there is none."""
     start = seats.index(shooter) + 1 if shooter in seats else 0
@@ -92,6 +102,7 @@ TUPLANOPPA = Game(
     values=two_dice,
     outcome=outcome,
     after=_after,
+    began=_began,
     needs_odds_table=no_odds_table,
     zero_rules=no_zero_rules,
     seated=seated,
