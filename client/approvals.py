@@ -14,8 +14,9 @@ import msgspec
 
 from dollyd.client.command import COMMAND_TYP, Order, Signed, microseconds, read_command
 from dollyd.client.derived import reading_of
+from dollyd.client.judgement import Verdict
 from dollyd.client.jws import EnvelopeError, key_of_jwk, parse_envelope, verify_envelope
-from dollyd.client.trust import OperatorKey, Trust, Verdict
+from dollyd.client.trust import OperatorKey, Trust
 from dollyd.daemon.core.authority import entitled, two_persons
 from dollyd.daemon.core.events import Approved, CorrectionProposed, ResultProposed
 from dollyd.daemon.core.record import Approval, CorrectionBody, Kind, ResultBody

@@ -8,6 +8,7 @@ import msgspec
 
 from dollyd.client.chain_rules import ChainRules
 from dollyd.client.delivered import Delivered
+from dollyd.client.judgement import Position, Verdict, refusal
 from dollyd.client.jws import EnvelopeError, key_of_jwk, public_jwk, thumbprint
 from dollyd.client.lineage import Lineage, key_of_x
 from dollyd.client.reading import read_record
@@ -30,6 +31,8 @@ class SignedRecord:
     kid: str
     envelope: bytes
     digest: str
+    until: Position | None = None
+    """See `Judgement`."""
 
     @property
     def seq(self) -> int:
@@ -64,6 +67,10 @@ class FollowedChain:
         """What its first record says of the chain before it, once that was heard."""
         self.ends = 0
         """Where the chain after it says that it ended, 0 while nothing of one was delivered."""
+        self._refused: dict[Verdict, tuple[int, int, str]] = {}
+        """Since the last request: records that came and do not count, first, last, and key."""
+        self._tied = 0
+        """Up to here the chain leads to a record that the revocation of its key names."""
         self._signers = (mark.kid, *(thumbprint(key_of_x(x)) for x in mark.keys))
         """Keys that signed what was delivered, one announced by the other; the last one's turn it is."""
         self._keys = mark.keys
@@ -83,7 +90,34 @@ class FollowedChain:
     @property
     def held_up(self) -> bool:
         """Whether the chain before it in its table has not been delivered to its end."""
-        return self.after is not None and self.after.order.seq < self.after_seq
+        return self.untied or (self.after is not None and self.after.order.seq < self.after_seq)
+
+    @property
+    def untied(self) -> bool:
+        """Whether the record to which the next one must lead, since its key is revoked, has not come."""
+        until = self._until()
+        return until is not None and not self.order.holds_to(until.seq)
+
+    def refuse(self, seq: int, verdict: Verdict, kid: str) -> None:
+        """A record of it came that does not count."""
+        first, last, _ = self._refused.get(verdict, (seq, seq, ""))
+        self._refused[verdict] = (min(first, seq), max(last, seq), kid)
+
+    def forget_refusals(self) -> None:
+        """What is missing is asked for anew: then it comes again."""
+        self._refused.clear()
+
+    def why_missing(self, first: int, last: int) -> str:
+        """Why these records could not be had."""
+        for verdict, (low, high, kid) in self._refused.items():
+            if low <= last and high >= first:
+                return refusal(verdict, kid)
+        return self.asker.why
+
+    def _until(self) -> Position | None:
+        following = self.order.following
+        until = following.until if following is not None else None
+        return until if until is not None and until.seq > self._tied else None
 
     @property
     def watermark(self) -> Watermark:
@@ -112,6 +146,12 @@ class FollowedChain:
         `trust` knows the persons who may decide, None where only keys are pinned.
         """
         lost = not self.order.digest
+        until = self._until()
+        if until is not None:
+            if not self.order.leads_to(until.seq, until.head):
+                why = f"it does not lead to record {until.seq}, which the revocation of its key names"
+                raise BrokenChain(self.order.seq + 1, f"{Verdict.REVOKED}: {why}")
+            self._tied = until.seq
         signed = self.order.release()
         if signed is None:
             return None

@@ -5,22 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
+from dollyd.client.judgement import Claim, Judgement, Verdict
 from dollyd.client.jws import Keys
-from dollyd.client.lineage import NOBODY, Lineage
 
 
 @runtime_checkable
 class KeySource(Protocol):
     """Asked for each record, so that a key that is revoked counts no longer."""
 
-    def key(self, kid: str, node: str, utc: str, announced: Lineage = NOBODY, /) -> Ed25519PublicKey | None:
-        """The key of this thumbprint, None where it is not trusted for a record of `node` made at `utc`.
-
-        `utc` is the record's own claim (`time.utc`); `announced`: the keys that entered its chain by
-        rotation, each as good as the source thinks of who announced it.
-        """
+    def judge(self, claim: Claim, /) -> Judgement:
+        """What the signature of a record is worth. Never raises."""
         ...
 
 
@@ -30,9 +24,10 @@ class PinnedKeys:
 
     keys: Keys
 
-    def key(self, kid: str, _node: str, _utc: str, announced: Lineage = NOBODY, /) -> Ed25519PublicKey | None:
-        """The key of this thumbprint, None where it is neither pinned nor announced."""
-        return self.keys.get(kid) or announced.get(kid)
+    def judge(self, claim: Claim, /) -> Judgement:
+        """Valid where the key is pinned or announced; nobody else is known."""
+        key = self.keys.get(claim.kid) or claim.announced.get(claim.kid)
+        return Judgement(Verdict.UNKNOWN if key is None else Verdict.VALID, key)
 
 
 def source_of(keys: Keys | KeySource) -> KeySource:

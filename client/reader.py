@@ -19,10 +19,12 @@ import structlog
 from dollyd.client.chain_rules import taking_the_place_of
 from dollyd.client.delivered import Delivered, StreamStats
 from dollyd.client.followed_chain import FollowedChain, SignedRecord
+from dollyd.client.judgement import Claim, Verdict
 from dollyd.client.jws import Envelope, EnvelopeError, Keys, parse_envelope, verify_envelope
 from dollyd.client.key_source import KeySource, source_of
 from dollyd.client.lineage import NOBODY
 from dollyd.client.replay import (
+    AHEAD_MAX,
     Asker,
     BrokenChain,
     ChainError,
@@ -44,6 +46,9 @@ STRANGERS_MAX = 16
 """Chains asked for on the word of an unknown key: a record not yet heard may have announced it."""
 TOLD_MAX = 1000
 """Tables of which trouble is logged, once each."""
+
+_CURABLE = frozenset({Verdict.UNKNOWN, Verdict.NOT_YET})
+"""Verdicts that may change by what is still to be heard."""
 
 Start: TypeAlias = Literal["beginning", "now"]
 
@@ -92,8 +97,8 @@ class Reader:
         self._incomplete: dict[str, FollowedChain] = {}
         self._errors: dict[tuple[str, type[StreamError]], StreamError] = {}
         """To be raised; of each sort one a table, so that a flood of forged ones stays small."""
-        self._told: set[str] = set()
-        """Tables of which it was said that they are signed with a key that is not trusted."""
+        self._told: set[tuple[str, Verdict]] = set()
+        """Tables of which it was said that they are signed with a key that does not count, and why."""
 
     # -- what is heard -------------------------------------------------------------------------------------
 
@@ -118,8 +123,8 @@ class Reader:
         if chain is None and self._is_past(record, kept=kept):
             self.stats.before += 1
             return
-        if self._is_signed(envelope, record, chain):
-            signed = SignedRecord(record, envelope.kid, data, sha256(data).hexdigest())
+        signed = self._judge(envelope, data, record, chain)
+        if signed is not None:
             chain = chain or self._follow(signed, kept=kept)
             if not chain.broken:
                 self._take(chain, signed)
@@ -136,23 +141,51 @@ class Reader:
         left_behind = kept and record.kind == Kind.CHECKPOINT and self._knows(record.table)
         return left_behind or any(chain.previous[0] == record.chain for chain in others)
 
-    def _is_signed(self, envelope: Envelope, record: Record, chain: FollowedChain | None) -> bool:
-        announced = chain.announced if chain else NOBODY
-        key = self._trusted.key(envelope.kid, record.node, record.time.utc, announced)
-        if key is None:
-            self.stats.unsigned += 1
-            self._suspect(record, chain)
-            return False
+    def _judge(
+        self, envelope: Envelope, data: bytes, record: Record, chain: FollowedChain | None
+    ) -> SignedRecord | None:
+        """The record where its signature counts, None where not.
+
+        All is heard for the first time: of a key that is revoked by now only what the revocation names
+        counts. What came before that was known stays.
+        """
+        digest, announced = sha256(data).hexdigest(), chain.announced if chain else NOBODY
+        judged = self._trusted.judge(Claim.of(record, envelope.kid, digest, announced, live=True))
+        verdict, until = judged.verdict, judged.until
+        if until is not None and until.seq - (chain.order.seq if chain else 0) > AHEAD_MAX:
+            verdict = Verdict.REVOKED  # what would prove it is too far away to be held
         try:
-            verify_envelope(envelope, {envelope.kid: key})
+            verify_envelope(envelope, {} if judged.key is None else {envelope.kid: judged.key})
         except EnvelopeError as error:
-            self.stats.forged += 1
-            self._raise(ChainError(record.table, record.chain, record.seq, str(error)))
-            return False
-        return True
+            if verdict is Verdict.VALID:
+                self.stats.forged += 1
+                self._raise(ChainError(record.table, record.chain, record.seq, str(error)))
+                return None
+            verdict = Verdict.UNKNOWN
+        if verdict is Verdict.VALID:
+            return SignedRecord(record, envelope.kid, data, digest, until)
+        self._refuse(record, envelope.kid, verdict, chain)
+        return None
+
+    def _refuse(self, record: Record, kid: str, verdict: Verdict, chain: FollowedChain | None) -> None:
+        self.stats.unsigned += 1
+        if chain is not None:
+            chain.refuse(record.seq, verdict, kid)
+        if verdict is not Verdict.UNKNOWN:  # its signature is right
+            self._tell(record.table, record.chain, record.seq, kid, verdict)
+        if verdict in _CURABLE:
+            self._suspect(record, chain)
+
+    def _tell(self, table: str, chain: str, seq: int, kid: str, verdict: Verdict) -> None:
+        if (table, verdict) not in self._told and len(self._told) < TOLD_MAX:
+            self._told.add((table, verdict))
+            _LOG.warning("key_not_trusted", table=table, chain=chain, seq=seq, kid=kid, why=str(verdict))
 
     def _suspect(self, record: Record, chain: FollowedChain | None) -> None:
-        """Nobody trusted signed it. A key announced in a record that we lack would look the same: ask."""
+        """Nobody trusted signed it. A key announced in a record that we lack would look the same: ask.
+
+        So would records for which the trust file has to be corrected.
+        """
         if chain is None:
             strangers = [known for known in self._chains.values() if not known.proven]
             if len(strangers) >= STRANGERS_MAX or any(other.table == record.table for other in strangers):
@@ -193,6 +226,8 @@ class Reader:
 
     def _take(self, chain: FollowedChain, signed: SignedRecord) -> None:
         order = chain.order
+        if signed.until is not None:
+            order.note(signed.until.seq)
         try:
             taken = order.take(signed)
             if taken is not Taken.DUPLICATE and signed.record.kind == Kind.KEY:
@@ -332,6 +367,7 @@ class Reader:
             elif chain.asker.due(now_s) and chain.table not in asked and len(asked) < REPLAYS_AT_ONCE:
                 asked.add(chain.table)
                 self.stats.requests += 1
+                chain.forget_refusals()
                 due.append(Request(chain.table, chain.name, first, last, chain.asker.asked(now_s)))
         return due
 
@@ -381,17 +417,17 @@ class Reader:
 
     def _give_up(self, chain: FollowedChain, first: int, last: int, now_s: float) -> None:
         if first > chain.order.tip:  # only somebody unknown spoke of more
-            if chain.table not in self._told and len(self._told) < TOLD_MAX:
-                self._told.add(chain.table)
-                _LOG.warning("key_not_trusted", table=chain.table, chain=chain.name, seq=chain.order.hint)
+            self._tell(chain.table, chain.name, chain.order.hint, "", Verdict.UNKNOWN)
             chain.order.hint = 0
             del self._incomplete[chain.name]
             if not chain.proven:
                 del self._chains[chain.name]
-        elif not chain.order.ready:  # what comes before the gap is delivered before it is raised
+        elif (
+            not chain.order.ready or chain.untied
+        ):  # what comes before the gap is delivered before it is raised
             self.stats.gaps += 1
             last = min(last, chain.order.hole_end)
-            self._raise(GapError(chain.table, chain.name, first, last, chain.asker.why))
+            self._raise(GapError(chain.table, chain.name, first, last, chain.why_missing(first, last)))
         else:
             return
         chain.asker.give_up(now_s)

@@ -132,6 +132,25 @@ class Sequencer(Generic[Item]):
         """Whether there is more than what was released or is ready."""
         return max(self.tip, self.hint) > self._ready_to
 
+    @property
+    def following(self) -> Item | None:
+        """What `release` would give."""
+        return self._held.get(self.seq + 1)
+
+    def holds_to(self, seq: int) -> bool:
+        """Whether everything that was not released is held up to and with this record."""
+        return self._ready_to >= seq
+
+    def leads_to(self, seq: int, digest: str) -> bool:
+        """Whether what is held is linked, record by record, to this one."""
+        before = ""
+        for number in range(self.seq + 1, seq + 1):
+            item = self._held.get(number)
+            if item is None or before not in ("", item.prev):
+                return False
+            before = item.digest
+        return before == digest
+
     def take(self, item: Item) -> Taken:
         """Take a record. Raises `BrokenChain` where another one has its number."""
         held = self._held.get(item.seq)

@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 
 import structlog
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from dollyd.client.judgement import Claim, Judgement, Verdict
 from dollyd.client.jws import EnvelopeError
 from dollyd.client.key_source import KeySource
-from dollyd.client.lineage import NOBODY, Lineage
 from dollyd.client.trust import Trust, load_trust, newer
 
 _LOG = structlog.get_logger(__name__)
@@ -46,9 +45,9 @@ class SiteTrust:
         """The newest file, None before there is one."""
         return self._trust
 
-    def key(self, kid: str, node: str, utc: str, announced: Lineage = NOBODY, /) -> Ed25519PublicKey | None:
-        """As `Trust.key`; nobody is trusted before there is a file."""
-        return self._trust.key(kid, node, utc, announced) if self._trust is not None else None
+    def judge(self, claim: Claim, /) -> Judgement:
+        """As `Trust.judge`; nobody is known before there is a file."""
+        return self._trust.judge(claim) if self._trust is not None else Judgement(Verdict.UNKNOWN)
 
     def offer(self, data: bytes) -> bool:
         """A file that somebody has published; tells whether it is the newest now."""

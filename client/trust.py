@@ -15,15 +15,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec import Meta, Struct
 
+from dollyd.client.judgement import Claim, Judgement, Position, Verdict
 from dollyd.client.jws import EnvelopeError, Keys, key_of_jwk, parse_envelope, thumbprint, verify_envelope
-from dollyd.client.lineage import NOBODY, Lineage
 from dollyd.daemon.topics import check_name
 
 TRUST_TYP = "dolly-trust/1"
@@ -38,19 +37,6 @@ Role: TypeAlias = Literal["dealer", "inspector", "pit-boss", "technician"]
 Jwk: TypeAlias = dict[str, str]
 
 _T = TypeVar("_T", bound=Struct)
-
-
-class Verdict(StrEnum):
-    """What a signature is worth: that of a key, in a chain, at a time."""
-
-    VALID = "valid"
-    SUPERSEDED = "superseded"
-    """Replaced in its chain by another key: what it signed before is right, what comes after is not."""
-    REVOKED = "revoked"
-    UNKNOWN = "unknown"
-    """Nobody who is trusted has named this key, or it is that of somebody else."""
-    NOT_YET = "not-yet"
-    EXPIRED = "expired"
 
 
 # --- the payloads --------------------------------------------------------------------------------
@@ -91,6 +77,28 @@ class NodeKey(_Key, frozen=True, kw_only=True):
     """A key of a node, for records."""
 
     node: str
+    tables: tuple[str, ...] = ()
+    """The tables that it may sign for, empty for any."""
+    last: tuple[Position, ...] | None = None
+    """Of a revoked key the records up to which it counts; none: it counts nowhere. The highest of a chain is
+    the last one that counts; lower ones prove what comes before them without it. Left out: nobody has said,
+    and the records' own time decides for those who read files."""
+
+    def judged(self, claim: Claim, *, own: bool) -> tuple[Verdict, Position | None]:
+        """What a record is worth that this key signed (`own`), or that one signed which this key announced.
+
+        With it the record to which its chain must lead, see `Judgement.until`.
+        """
+        until = None
+        if self.revoked:
+            ahead = (at for at in self.last or () if at.chain == claim.chain and at.seq >= claim.seq)
+            until = min(ahead, key=lambda at: at.seq, default=None)
+            other = until is not None and until.seq == claim.seq and claim.digest not in ("", until.head)
+            covered = until is not None and not other
+            by_date_alone = self.last is None and own and not claim.live
+            if claim.utc >= self.revoked or not (covered or by_date_alone):
+                return Verdict.REVOKED, None
+        return self.verdict(claim.utc) if own else Verdict.VALID, until
 
 
 class OperatorKey(_Key, frozen=True, kw_only=True):
@@ -165,34 +173,31 @@ class Trust:
         """Public keys by `kid`, of one node or of all, whatever their verdict is."""
         return {kid: self.keys[kid] for kid, key in self.nodes.items() if node in ("", key.node)}
 
-    def node_key(self, kid: str, node: str, utc: str, announced: Lineage = NOBODY) -> Verdict:
-        """What a record of `node` signed with `kid` at `utc` (`time.utc` of the record) is worth.
+    def judge(self, claim: Claim, /) -> Judgement:
+        """What a record's signature is worth.
 
-        Of a key that the file names it says so itself. One that it does not name, and that was `announced` in
-        the chain, is good unless the file revokes the nearest one above it that it names: who has stolen a
-        key may have announced another one before that was known, whatever its records say of their time.
+        Of a key that the file names it says so itself. One that it does not name, and that was announced in
+        the chain, is as good as the nearest one above it that it names: who has stolen a key may have
+        announced another one before that was known, whatever its records say of their time.
 
-        The time of a record is the claim of its box. Who has stolen a key can date records back, before its
-        revocation; that they came too late is shown by the chain, its checkpoints and their witness only.
-
-        Raises `EnvelopeError` (`time`) where `utc` is no time of the one form.
+        The time of a record is the claim of its box: who has stolen a key can date records back. So of a
+        revoked key counts what is dated before its revocation and lies at or before a record that the
+        revocation names. Where it says nothing of that (`NodeKey.last`), a reader of files can but believe
+        the date, and who hears a record live (`Claim.live`) takes nothing more.
         """
-        return self._judge(kid, node, _moment(utc), announced)
-
-    def key(self, kid: str, node: str, utc: str, announced: Lineage = NOBODY, /) -> Ed25519PublicKey | None:
-        """The key as a stream asks for it: None unless it is that of `node` and counts at `utc`."""
-        valid = _UTC.fullmatch(utc) and self._judge(kid, node, utc, announced) is Verdict.VALID
-        return (self.keys.get(kid) or announced.get(kid)) if valid else None
-
-    def _judge(self, kid: str, node: str, utc: str, announced: Lineage) -> Verdict:
-        named = next((key for above in announced.up_from(kid) if (key := self.nodes.get(above))), None)
+        key = self.keys.get(claim.kid) or claim.announced.get(claim.kid)
+        if not is_utc(claim.utc):
+            return Judgement(Verdict.NO_TIME, key)
+        above = claim.announced.up_from(claim.kid)
+        named = next((self.nodes[kid] for kid in above if kid in self.nodes), None)
         if named is None:
-            return Verdict.VALID if announced.get(kid) else Verdict.UNKNOWN
-        if named.node != node:
-            return Verdict.UNKNOWN
-        if kid in self.nodes:
-            return named.verdict(utc)
-        return Verdict.REVOKED if named.revoked else Verdict.VALID
+            return Judgement(Verdict.UNKNOWN if key is None else Verdict.VALID, key)
+        if named.node != claim.node:
+            return Judgement(Verdict.UNKNOWN, key)
+        if named.tables and claim.table and claim.table not in named.tables:
+            return Judgement(Verdict.OTHER_TABLE, key)
+        verdict, until = named.judged(claim, own=claim.kid in self.nodes)
+        return Judgement(verdict, key, until)
 
     def operator(self, kid: str) -> OperatorKey | None:
         """The person who has this key, None for a stranger; `verdict(utc)` of it says what it is worth."""
@@ -203,7 +208,7 @@ def load_trust(data: bytes, root: Ed25519PublicKey | str) -> Trust:
     """Read and verify a trust file against the pinned root, a key or its `kid`.
 
     Raises `EnvelopeError`: what `client.jws` refuses, `payload` (unknown, missing or wrong members), `root`
-    (no way from the pinned root to the one that signed), `roll`, `name`, `time`, `twice`.
+    (no way from the pinned root to the one that signed), `roll`, `name`, `time`, `twice`, `last`.
     """
     pinned = root if isinstance(root, str) else thumbprint(root)
     envelope = parse_envelope(data, TRUST_TYP)
@@ -221,6 +226,7 @@ def load_trust(data: bytes, root: Ed25519PublicKey | str) -> Trust:
     kids = [roots[-1], *(key.kid for key in (*file.nodes, *file.operators))]
     if len(set(kids)) != len(kids):
         raise EnvelopeError("twice", "one key stands there twice")
+    _check_bounds(file)
     nodes = {key.kid: key for key in file.nodes}
     operators = {key.kid: key for key in file.operators}
     keys = {kid: key_of_jwk(key.jwk) for kid, key in nodes.items()}
@@ -280,14 +286,27 @@ def _check_times(file: TrustFile) -> None:
         if time
     )
     for time in (file.issued, *times):
-        _moment(time)
+        if not is_utc(time):
+            raise EnvelopeError("time", f"{time!r} is no UTC time with nanoseconds")
 
 
-def _moment(utc: str) -> str:
+def _check_bounds(file: TrustFile) -> None:
+    """To what keys of nodes are bound: tables, and the records up to which a revoked one counts."""
+    for key in file.nodes:
+        for name in (*key.tables, *(at.chain for at in key.last or ())):
+            if not check_name(name):
+                raise EnvelopeError("name", f"{name!r} is not 1 to 40 of a-z, 0-9 and -")
+        if key.last is not None and not key.revoked:
+            raise EnvelopeError("last", f"key {key.kid} is not revoked, but its last records are named")
+        places = {(at.chain, at.seq) for at in key.last or ()}
+        if len(places) != len(key.last or ()):
+            raise EnvelopeError("twice", f"of key {key.kid} one record is named twice")
+
+
+def is_utc(text: str) -> bool:
+    """Whether it is a time, in the one form that records have."""
     try:
-        datetime.fromisoformat(utc)
+        datetime.fromisoformat(text)
     except ValueError:
-        raise EnvelopeError("time", f"{utc!r} is no time") from None
-    if not _UTC.fullmatch(utc):
-        raise EnvelopeError("time", f"{utc!r} is not UTC with nanoseconds")
-    return utc
+        return False
+    return _UTC.fullmatch(text) is not None

@@ -21,13 +21,14 @@ from typing import Protocol, TypeAlias
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from dollyd.client.chain_rules import KINDS, ChainRules, Persons
+from dollyd.client.judgement import Claim, Position, Verdict
 from dollyd.client.jws import EnvelopeError, Keys, key_of_jwk, parse_envelope, thumbprint
 from dollyd.client.lineage import Lineage
 from dollyd.client.parallel import read_all
 from dollyd.client.reading import DECISIONS, Read, signed_by
 from dollyd.client.sources import JournalFile, SourceError
 from dollyd.client.successors import Whole, wrong_successors
-from dollyd.client.trust import Trust, Verdict
+from dollyd.client.trust import Trust
 from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, Kind
 
 PROBLEMS_MAX = 100
@@ -205,6 +206,8 @@ class _Chain:
     rules: ChainRules = field(default_factory=ChainRules)
     last: tuple[bytes, Read] | None = None
     """Its newest record."""
+    until: Position | None = None
+    """The record to which it must lead, since a key that signed it is revoked."""
 
 
 class _Verifier:
@@ -243,6 +246,11 @@ class _Verifier:
             report.heads[name] = head
             if chain.first > 1:
                 report.notes.append(f"table {chain.table}, chain {name}: starts at seq {chain.first}")
+            if chain.until is not None:
+                told = (
+                    f"table {chain.table}, chain {name}: {Verdict.REVOKED}: a key of it counts up to record"
+                )
+                self.add_problem(f"{told} {chain.until.seq}, to which what is here does not lead")
         self._check_successors()
         report.rounds = sum(report.kinds[kind] for kind in FINAL_KINDS)
         if self._fast:
@@ -272,6 +280,7 @@ class _Verifier:
         signed = self._check_signature(data, found, chain)
         if self._check_place(found, chain, signed):
             chain.seq, chain.digest, chain.last = found.seq, found.digest, (data, found)
+            self._check_until(found, chain)
             self._check_content(found, chain)
 
     def _new_chain(self, found: Read) -> _Chain:
@@ -313,6 +322,17 @@ class _Verifier:
         if not found.signed:
             raise EnvelopeError("signature", f"the signature is not that of key {found.kid}")
 
+    def _check_until(self, found: Read, chain: _Chain) -> None:
+        """Whether the chain comes to the record that the revocation of one of its keys names."""
+        until = chain.until
+        if until is not None and until.seq == found.seq:
+            chain.until = None
+            if until.head != found.digest:
+                why = (
+                    f"the revocation of a key of this chain names a record {found.seq} of digest {until.head}"
+                )
+                self.add_problem(f"{Verdict.REVOKED}: {why}", found)
+
     def _check_head(self, data: bytes, found: Read, chain: _Chain) -> None:
         try:
             self._check_signed(data, found, chain)
@@ -327,9 +347,10 @@ class _Verifier:
             return
         verdict = Verdict.VALID
         if self._file is not None:
-            own_site = found.site == self._file.site
-            known = self._file.node_key(kid, found.node, found.utc, chain.announced)
-            verdict = known if own_site else Verdict.UNKNOWN
+            judged = self._file.judge(_claim(found, chain))
+            verdict = judged.verdict if found.site == self._file.site else Verdict.UNKNOWN
+            if verdict is Verdict.VALID:
+                chain.until = judged.until or chain.until
         good = PINNED if kid in self._pinned else ANNOUNCED
         self._say(kid, good if verdict is Verdict.VALID else verdict)
         if verdict is not Verdict.VALID:
@@ -413,6 +434,19 @@ class _Verifier:
                 self.add_problem("the raw capture is not the one that was signed", found)
             elif capture is not None:
                 self._report.captures += 1
+
+
+def _claim(found: Read, chain: _Chain) -> Claim:
+    return Claim(
+        kid=found.kid,
+        node=found.node,
+        table=found.table,
+        chain=found.chain,
+        seq=found.seq,
+        digest=found.digest,
+        utc=found.utc,
+        announced=chain.announced,
+    )
 
 
 def _check_known(found: Read, chain: _Chain) -> None:

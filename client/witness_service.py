@@ -20,6 +20,7 @@ import msgspec
 import structlog
 
 from dollyd.client.delivered import Delivered
+from dollyd.client.judgement import Claim
 from dollyd.client.jws import EnvelopeError, Keys, parse_envelope, verify_envelope
 from dollyd.client.key_source import KeySource, source_of
 from dollyd.client.lineage import NOBODY, Lineage
@@ -109,7 +110,8 @@ class Witness:
         """The key under this `kid`, where it is trusted, also by what was announced in the chain."""
         mark = self._book.watermarks.load().get(record.chain)
         announced = Lineage.of(mark.kid, mark.keys) if mark else NOBODY
-        key = self._keys.key(kid, record.node, record.time.utc, announced)
+        claim = Claim.of(record, kid, announced=announced)
+        key = self._keys.judge(claim).trusted
         return {} if key is None else {kid: key}
 
     # --- what is said ----------------------------------------------------------------------------

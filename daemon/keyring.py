@@ -18,8 +18,9 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from dollyd.client.judgement import Claim, Verdict
 from dollyd.client.jws import EnvelopeError, key_of_jwk, parse_envelope, thumbprint
-from dollyd.client.trust import Trust, Verdict, newer
+from dollyd.client.trust import Trust, newer
 from dollyd.daemon.core.record import IncidentBody, KeyBody, Kind, Record, encode
 from dollyd.daemon.core.stamp import Stamp, iso_utc
 from dollyd.daemon.errors import ConfigError
@@ -76,7 +77,8 @@ class Keyring:
         """Log where the trust file would not take what the node signs: consumers will refuse it."""
         if self.trust is None:
             return
-        verdict = self.trust.node_key(self.newest.kid, self.node, iso_utc(at.utc_ns))
+        claim = Claim(kid=self.newest.kid, node=self.node, utc=iso_utc(at.utc_ns), live=True)
+        verdict = self.trust.judge(claim).verdict
         if verdict is not Verdict.VALID:
             _LOG.error("key_not_trusted", kid=self.newest.kid, verdict=str(verdict))
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from dollyd.client.judgement import Claim, Verdict
 from dollyd.client.jws import EnvelopeError, key_of_jwk, parse_envelope, verify_envelope
-from dollyd.client.trust import Verdict
 from dollyd.client.verify import verify_journal
 from dollyd.daemon.app import mqtt_settings
 from dollyd.daemon.clock import Clock
@@ -168,7 +168,8 @@ async def _signature(run: _Run) -> str:
     if run.keyring is None or run.keyring.trust is None:
         return "right; no trust file was asked"
     now = iso_utc(run.clock.stamp().utc_ns)
-    verdict = run.keyring.trust.node_key(envelope.kid, run.keyring.node, now)
+    claim = Claim(kid=envelope.kid, node=run.keyring.node, utc=now, live=True)
+    verdict = run.keyring.trust.judge(claim).verdict
     if verdict is not Verdict.VALID:
         raise SelftestError(f"the site's trust file says {verdict} of key {envelope.kid}")
     return f"right, and trusted by {run.keyring.trust.site}"

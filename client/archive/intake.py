@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import msgspec
 import structlog
 
 from dollyd.client.archive.rows import Row, rows_of
+from dollyd.client.judgement import Claim, Verdict
 from dollyd.client.jws import (
     Envelope,
     EnvelopeError,
@@ -71,11 +72,17 @@ class Intake:
     """Judges envelopes of a site.
 
     `keys`: who is trusted. `announced`: asked for the keys (`x` of the JWK) that entered a chain by rotation,
-    each with the `kid` of the key that announced it, by whichever instance they were archived.
+    each with the `kid` of the key that announced it, by whichever instance they were archived. `live`: what
+    it takes was heard just now, and does not come from a file.
     """
 
     def __init__(
-        self, site: str, keys: Keys | KeySource, announced: Callable[[str], Iterable[tuple[str, str]]]
+        self,
+        site: str,
+        keys: Keys | KeySource,
+        announced: Callable[[str], Iterable[tuple[str, str]]],
+        *,
+        live: bool = False,
     ) -> None:
         self.refused: Counter[str] = Counter()
         """Envelopes refused, by reason."""
@@ -85,6 +92,7 @@ class Intake:
         self._site = site
         self._trusted = source_of(keys)
         self._announced = announced
+        self._live = live
         self._lineages: dict[str, Lineage] = {}
         """Of chains with announced keys."""
 
@@ -109,14 +117,14 @@ class Intake:
         except (EnvelopeError, msgspec.ValidationError):
             raise Refused("no-record") from None
         self._check_place(record, heard)
-        self._check_signature(envelope, record)
+        digest = sha256(heard.envelope).hexdigest()
+        self._check_signature(envelope, record, digest)
         try:
             rows = rows_of(record, heard.envelope)
         except ValueError:
             raise Refused("time") from None
         if record.kind == Kind.KEY:
             self._take_key(envelope, record)
-        digest = sha256(heard.envelope).hexdigest()
         utc = str(rows[0].columns["utc"])
         return Entry(
             record.site,
@@ -142,13 +150,17 @@ class Intake:
         if record.v != VERSION or (record.seq == 1) > (record.kind == Kind.KEY):
             raise Refused("no-record")
 
-    def _check_signature(self, envelope: Envelope, record: Record) -> None:
-        signed = (envelope.kid, record.node, record.time.utc)
-        key = self._trusted.key(*signed)
-        key = key or self._trusted.key(*signed, self._lineage(record.chain, envelope.kid))
+    def _check_signature(self, envelope: Envelope, record: Record, digest: str) -> None:
+        claim = Claim.of(record, envelope.kid, digest, live=self._live)
+        judged = self._trusted.judge(claim)
+        if judged.key is None:
+            judged = self._trusted.judge(replace(claim, announced=self._lineage(record.chain, envelope.kid)))
+        key = judged.trusted
         if key is None:
-            self.suspects[record.chain] = max(record.seq, self.suspects.get(record.chain, 0))
-            raise Refused("unknown-key")
+            if judged.verdict is Verdict.UNKNOWN:
+                self.suspects[record.chain] = max(record.seq, self.suspects.get(record.chain, 0))
+                raise Refused("unknown-key")
+            raise Refused(judged.verdict)
         try:
             verify_envelope(envelope, {envelope.kid: key})
         except EnvelopeError:

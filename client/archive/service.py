@@ -143,7 +143,7 @@ class Archive:
         self._rng = rng or Random()  # noqa: S311  spreads retries, keeps no secret
         self._writing, self._keeping = _Connection(open_store), _Connection(open_store)
         self._site_trust = keys if isinstance(keys, SiteTrust) else None
-        self._intake = Intake(site, keys, self._announced)
+        self._intake = Intake(site, keys, self._announced, live=True)
         self._keeper = Keeper(patience or Patience(), self._rng)
         self._queue: asyncio.Queue[Heard] = asyncio.Queue(QUEUE_MAX)
         self._link: MqttLink | None = None

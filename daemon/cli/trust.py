@@ -14,8 +14,9 @@ from typing import Annotated, TypeAlias, cast, get_args
 import msgspec
 import typer
 
+from dollyd.client.judgement import Verdict
 from dollyd.client.jws import public_jwk
-from dollyd.client.trust import NodeKey, OperatorKey, Role, Trust, TrustFile, Verdict
+from dollyd.client.trust import NodeKey, OperatorKey, Role, Trust, TrustFile
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.errors import ConfigError, SigningError
 from dollyd.daemon.signing import Signer, load_signer, new_key

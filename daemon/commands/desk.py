@@ -21,8 +21,9 @@ from msgspec import Struct
 
 from dollyd.client.approvals import AHEAD_MAX_S, ApprovalError, check_person, check_signature, check_two
 from dollyd.client.command import Command, Order, Signed, digest, read_command
+from dollyd.client.judgement import Verdict
 from dollyd.client.jws import EnvelopeError
-from dollyd.client.trust import OperatorKey, Trust, Verdict
+from dollyd.client.trust import OperatorKey, Trust
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.commands.marks import CommandMarks
 from dollyd.daemon.commands.orders import REFUSED_AS, event_of

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from dollyd.client.trust import Verdict
+from dollyd.client.judgement import Claim, Verdict
 from dollyd.daemon.brokers.certificates import WARN_DAYS, days_left, tls_context
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.doctor.case import BE_ROOT, Case, Finding, fault, warning
@@ -121,7 +121,8 @@ def trust(case: Case) -> Iterator[Finding]:
     if case.keyring is None or case.keyring.trust is None:
         return
     kid, now = case.keyring.newest.kid, iso_utc(case.clock.stamp().utc_ns)
-    verdict = case.keyring.trust.node_key(kid, case.keyring.node, now)
+    claim = Claim(kid=kid, node=case.keyring.node, utc=now, live=True)
+    verdict = case.keyring.trust.judge(claim).verdict
     if verdict is Verdict.REVOKED:
         yield fault("key-revoked", f"key {kid} is revoked", "make another key, and have the site trust it")
     elif verdict is not Verdict.VALID:

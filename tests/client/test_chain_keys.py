@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +17,7 @@ from tests.support.chains import NODE, SITE, UTC, ChainMaker, keys, signer
 
 from dollyd.client import ChainError, Delivered, MqttSettings, Patience, SiteTrust, Trust, Watermark
 from dollyd.client.archive.intake import Heard, Intake
+from dollyd.client.judgement import Claim
 from dollyd.client.jws import Keys, key_of_jwk, parse_envelope
 from dollyd.client.key_source import KeySource
 from dollyd.client.lineage import Lineage
@@ -38,6 +41,13 @@ def handed_over(*turns: Any) -> ChainMaker:
         maker.signer = following
         maker.play(number, number)
     return maker
+
+
+def until_successor() -> dict[str, Any]:
+    """The first key was revoked, and the record that hands over to the second one is its last that counts."""
+    handing_over = handed_over(FIRST, SECOND).envelopes[4]
+    head = sha256(handing_over).hexdigest()
+    return {**REVOKED, "last": [{"chain": "a" * 32, "seq": 5, "head": head}]}
 
 
 def reader(trust: Keys | KeySource, *marks: Watermark) -> Reader:
@@ -102,8 +112,13 @@ CASES: list[tuple[str, list[Any], list[dict[str, Any]], bool]] = [
     ("anothers", [FIRST, SECOND], [node(FIRST), node(SECOND, node="node-2")], False),
     ("announced-by-a-thief", [FIRST, SECOND], [node(FIRST, **REVOKED)], False),
     ("by-a-thief-and-then-by-his-key", [FIRST, SECOND, THIRD], [node(FIRST, **REVOKED)], False),
-    ("announced-before-the-theft", [FIRST, SECOND], [node(FIRST, **REVOKED), node(SECOND)], True),
-    ("by-a-good-one", [FIRST, SECOND, THIRD], [node(FIRST, **REVOKED), node(SECOND)], True),
+    (
+        "announced-before-the-theft",
+        [FIRST, SECOND],
+        [node(FIRST, **until_successor()), node(SECOND)],
+        True,
+    ),
+    ("by-a-good-one", [FIRST, SECOND, THIRD], [node(FIRST, **until_successor()), node(SECOND)], True),
     ("by-a-bad-one", [FIRST, SECOND, THIRD], [node(FIRST), node(SECOND, **REVOKED)], False),
 ]
 
@@ -146,7 +161,7 @@ def test_records_of_a_new_key_are_held_until_the_trust_file_names_it() -> None:
     """The old key is revoked first; the file that names the new one comes long after its first record."""
     maker = handed_over(FIRST, SECOND)
     trust = SiteTrust(ROOT.kid, SITE)
-    trust.offer(trust_file(node(FIRST, **REVOKED)))
+    trust.offer(trust_file(node(FIRST, **until_successor())))
     stream = reader(trust)
     for envelope in maker.envelopes:
         stream.hear("r1", envelope)
@@ -157,7 +172,7 @@ def test_records_of_a_new_key_are_held_until_the_trust_file_names_it() -> None:
                 stream.hear("r1", envelope)
             stream.ended(request.chain, request.id, "", float(step))
         assert stream.next() is None
-    trust.offer(trust_file(node(FIRST, **REVOKED), node(SECOND), version=2))
+    trust.offer(trust_file(node(FIRST, **until_successor()), node(SECOND), version=2))
     stream.hear("r1", maker.add(Kind.INCIDENT, body={"what": "x"}))
     for request in stream.requests(60.0):
         for envelope in maker.envelopes[request.first - 1 : request.last]:
@@ -224,6 +239,7 @@ def test_a_record_without_a_time_is_of_no_announced_key() -> None:
     maker, trust = handed_over(FIRST, SECOND), trusted(node(FIRST))
     lineage = Lineage()
     kid = lineage.add(key_of_jwk(SECOND.jwk), FIRST.kid)
-    assert trust.key(kid, NODE, UTC, lineage) is not None
-    assert trust.key(kid, NODE, "9999", lineage) is None
+    claim = Claim(kid=kid, node=NODE, utc=UTC, announced=lineage)
+    assert trust.judge(claim).trusted is not None
+    assert trust.judge(replace(claim, utc="9999")).trusted is None
     assert streamed(maker, trust)

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from tests.support.chains import NODE, SITE, UTC, signer
 
 from dollyd.client import SiteTrust
+from dollyd.client.judgement import Claim
 from dollyd.client.jws import EnvelopeError
 from dollyd.client.trust import TRUST_TYP
 
@@ -28,7 +29,7 @@ def file_of(version: int, *seeds: int, root: int = 8, site: str = SITE, revoked:
 
 
 def knows(trust: SiteTrust, seed: int) -> bool:
-    return trust.key(signer(seed).kid, NODE, UTC) is not None
+    return trust.judge(Claim(kid=signer(seed).kid, node=NODE, utc=UTC)).trusted is not None
 
 
 def test_nobody_is_trusted_before_there_is_a_file_and_each_newer_one_counts() -> None:

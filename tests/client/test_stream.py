@@ -13,7 +13,6 @@ from random import Random
 
 import aiomqtt
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tests.client.test_site_trust import file_of
 from tests.support.broker import Line, Mosquitto, free_port, listening, until
 from tests.support.chains import SITE, ChainMaker, keys, signer
@@ -30,7 +29,7 @@ from dollyd.client import (
     Stream,
     WatermarkStore,
 )
-from dollyd.client.lineage import NOBODY, Lineage
+from dollyd.client.judgement import Claim, Judgement
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.topics import Topics
@@ -389,9 +388,7 @@ async def test_a_restart_goes_on_behind_what_was_done(broker: Mosquitto, tmp_pat
 
 async def test_what_goes_wrong_inside_is_raised_and_not_waited_for(broker: Mosquitto) -> None:
     class Broken:
-        def key(
-            self, _kid: str, _node: str, _utc: str, _announced: Lineage = NOBODY, /
-        ) -> Ed25519PublicKey | None:
+        def judge(self, _claim: Claim, /) -> Judgement:
             raise RuntimeError("the key store is gone")
 
     async def play() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.chains import SITE, ChainMaker, keys, signer
 
 from dollyd.client import ChainError, Delivered, GapError, Patience, Watermark
-from dollyd.client.lineage import NOBODY, Lineage
+from dollyd.client.judgement import Claim, Judgement, Verdict
 from dollyd.client.reader import REPLAYS_AT_ONCE, Reader, Request, Start
 from dollyd.client.replay import AHEAD_MAX, LATER_S, Sequencer, Taken
 from dollyd.daemon.core.record import Kind
@@ -403,8 +403,9 @@ def test_a_key_source_is_asked_for_each_record() -> None:
     class Revocable:
         revoked = False
 
-        def key(self, kid: str, _node: str, _utc: str, _announced: Lineage = NOBODY, /) -> Any:
-            return None if self.revoked else keys(signer()).get(kid)
+        def judge(self, claim: Claim, /) -> Judgement:
+            verdict = Verdict.REVOKED if self.revoked else Verdict.VALID
+            return Judgement(verdict, keys(signer()).get(claim.kid))
 
     source = Revocable()
     played, stream = chain(), reader(trusted=source)

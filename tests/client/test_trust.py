@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from tests.support.chains import NODE, SITE, UTC, ChainMaker, envelope_of, signer
 
+from dollyd.client.judgement import Claim, Judgement, Verdict
 from dollyd.client.jws import EnvelopeError, keys_of_jwks
 from dollyd.client.key_source import KeySource
-from dollyd.client.trust import ROOT_TYP, TRUST_TYP, Trust, Verdict, load_trust, newer
+from dollyd.client.trust import ROOT_TYP, TRUST_TYP, Trust, load_trust, newer
 from dollyd.client.verify import verify_envelopes
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.signing import Signer
@@ -26,7 +27,7 @@ def at(day: str) -> str:
     return f"2026-{day}T00:00:00.000000000Z"
 
 
-def node(key: Signer, **more: str) -> dict[str, Any]:
+def node(key: Signer, **more: Any) -> dict[str, Any]:
     return {"jwk": key.jwk, "not_before": START, "node": NODE} | more
 
 
@@ -52,6 +53,10 @@ def trusted(*nodes: dict[str, Any], **more: Any) -> Trust:
     return load_trust(trust_file(*nodes, **more), ROOT.kid)
 
 
+def judged(trust: Trust, kid: str, utc: str, of: str = NODE, **more: Any) -> Judgement:
+    return trust.judge(Claim(kid=kid, node=of, utc=utc, **more))
+
+
 # --- what it says ----------------------------------------------------------------------------------
 
 
@@ -67,16 +72,15 @@ def test_a_key_is_judged_by_the_time_of_the_record() -> None:
         (second, at("06-01")): Verdict.REVOKED,
         (signer(3).kid, START): Verdict.UNKNOWN,
     }
-    assert {case: trust.node_key(case[0], NODE, case[1]) for case in verdicts} == verdicts
-    assert trust.node_key(first, "node-2", START) is Verdict.UNKNOWN
+    assert {case: judged(trust, *case).verdict for case in verdicts} == verdicts
+    assert judged(trust, first, START, "node-2").verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
     "utc", ["", "2026-06-01", "2026-06-01T00:00:00Z", "2026-13-01T00:00:00.000000000Z", "9"]
 )
 def test_a_record_without_a_time_is_no_record_of_any_time(utc: str) -> None:
-    with pytest.raises(EnvelopeError, match=r"^time"):
-        trusted(node(signer(1))).node_key(signer(1).kid, NODE, utc)
+    assert judged(trusted(node(signer(1))), signer(1).kid, utc).verdict is Verdict.NO_TIME
 
 
 def test_people_have_roles_and_are_no_nodes() -> None:
@@ -87,18 +91,20 @@ def test_people_have_roles_and_are_no_nodes() -> None:
     assert operator.verdict(at("02-01")) is Verdict.VALID
     assert operator.verdict(at("03-01")) is Verdict.REVOKED
     assert trust.operator(signer(1).kid) is None
-    assert trust.node_key(signer(5).kid, NODE, START) is Verdict.UNKNOWN
+    assert judged(trust, signer(5).kid, START).verdict is Verdict.UNKNOWN
 
 
 def test_it_is_a_source_of_keys_for_a_stream() -> None:
     trust = trusted(node(signer(1)), node(signer(2), node="node-2"), node(signer(3), revoked=END))
     assert isinstance(trust, KeySource)
     now = at("02-01")
-    assert trust.key(signer(1).kid, NODE, now) == keys_of_jwks([signer(1).jwk])[signer(1).kid]
-    assert trust.key(signer(1).kid, "node-2", now) is None, "a node signs for its own tables only"
-    assert trust.key(signer(1).kid, NODE, "now") is None
-    assert trust.key(signer(3).kid, NODE, END) is None
-    assert trust.key(signer(4).kid, NODE, now) is None
+    own = judged(trust, signer(1).kid, now)
+    assert own.trusted == own.key == keys_of_jwks([signer(1).jwk])[signer(1).kid]
+    assert judged(trust, signer(1).kid, now, "node-2").trusted is None, "a node signs for its own tables only"
+    assert judged(trust, signer(1).kid, "now").trusted is None
+    assert judged(trust, signer(3).kid, END).trusted is None
+    assert judged(trust, signer(3).kid, END).key is not None, "to tell who signed"
+    assert judged(trust, signer(4).kid, now) == Judgement(Verdict.UNKNOWN)
     assert list(trust.node_keys("node-2")) == [signer(2).kid]
     assert len(trust.node_keys()) == 3
 
