@@ -11,6 +11,7 @@ from hashlib import sha256
 
 import msgspec
 
+from dollyd.client.judgement import Claim
 from dollyd.client.jws import (
     Envelope,
     EnvelopeError,
@@ -20,6 +21,7 @@ from dollyd.client.jws import (
     parse_envelope,
     verify_envelope,
 )
+from dollyd.client.lineage import Lineage
 from dollyd.client.told import Told, told_by
 from dollyd.daemon.core.record import (
     FINAL_KINDS,
@@ -76,6 +78,19 @@ class Read(msgspec.Struct, array_like=True):
     """How a round ended, by a final record or a correction; the stakes of a session."""
     told_problem: str = ""
     """Why that cannot be read."""
+
+    def claim(self, announced: Lineage) -> Claim:
+        """What it says of who signed it, where these keys entered its chain."""
+        return Claim(
+            kid=self.kid,
+            node=self.node,
+            table=self.table,
+            chain=self.chain,
+            seq=self.seq,
+            digest=self.digest,
+            utc=self.utc,
+            announced=announced,
+        )
 
 
 class _Evidence(msgspec.Struct):

@@ -21,7 +21,7 @@ from typing import Protocol, TypeAlias
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from dollyd.client.chain_rules import KINDS, ChainRules, Persons
-from dollyd.client.judgement import Claim, Position, Verdict
+from dollyd.client.judgement import Position, Verdict
 from dollyd.client.jws import EnvelopeError, Keys, key_of_jwk, parse_envelope, thumbprint
 from dollyd.client.lineage import Lineage
 from dollyd.client.parallel import read_all
@@ -347,7 +347,7 @@ class _Verifier:
             return
         verdict = Verdict.VALID
         if self._file is not None:
-            judged = self._file.judge(_claim(found, chain))
+            judged = self._file.judge(found.claim(chain.announced))
             verdict = judged.verdict if found.site == self._file.site else Verdict.UNKNOWN
             if verdict is Verdict.VALID:
                 chain.until = judged.until or chain.until
@@ -434,19 +434,6 @@ class _Verifier:
                 self.add_problem("the raw capture is not the one that was signed", found)
             elif capture is not None:
                 self._report.captures += 1
-
-
-def _claim(found: Read, chain: _Chain) -> Claim:
-    return Claim(
-        kid=found.kid,
-        node=found.node,
-        table=found.table,
-        chain=found.chain,
-        seq=found.seq,
-        digest=found.digest,
-        utc=found.utc,
-        announced=chain.announced,
-    )
 
 
 def _check_known(found: Read, chain: _Chain) -> None:
