@@ -18,15 +18,12 @@ record 1 is told of, and everything after that hangs together by itself.
 
 from __future__ import annotations
 
-import gzip
-import shutil
-import tempfile
-import zlib
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO, Literal
 
 import msgspec
 from msgspec import Struct
@@ -35,14 +32,20 @@ from dollyd.client.jws import ENVELOPE_MAX_BYTES, EnvelopeError, Keys, keys_of_j
 from dollyd.client.sources import CAPTURE_MAX_BYTES, SourceError
 from dollyd.client.tar import BLOCK, Member, TarError, member_at, members
 from dollyd.client.trust import Trust
+from dollyd.client.unpack import GZIP_MAGIC, UNPACKED_MAX_BYTES, unpack
 from dollyd.client.verify import PROBLEMS_MAX, Problem, Report, Start, verify_envelopes
+from dollyd.daemon.core.record import ChainName, Count, Name
 from dollyd.daemon.decoding import from_json
 
-GZIP_MAGIC = b"\x1f\x8b"
 USTAR_MAGIC, USTAR_MAGIC_AT = b"ustar\x00", 257
 MANIFEST, TRUST, KEYS, CONFIG = "manifest.json", "trust.json", "keys.json", "config.toml"
 RECORDS, CAPTURES = "records/", "captures/"
 TEXT_FOLDERS = ("rulebooks", "profiles", "layouts")
+_NAMES = re.compile(
+    r"(manifest|trust|keys)\.json|config\.toml|records/[a-z0-9-]{1,40}\.jsonl"
+    r"|captures/[0-9a-f]{32}/[1-9][0-9]{0,15}\.jsonl|(rulebooks|profiles|layouts)/[0-9a-f]{64}\.toml"
+)
+"""All names that a member can have: never a path that leads elsewhere."""
 _MEMBERS_MAX = 10_000
 """Members that are no captures: a few for each table and each rule text."""
 _TEXT_MAX_BYTES = 4 << 20
@@ -56,15 +59,15 @@ class _Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ChainPart(_Part, frozen=True, kw_only=True):
     """The part of a chain that is in the file: all records from `first_seq` to `last_seq`."""
 
-    table: str
-    chain: str
-    first_seq: int
-    last_seq: int
+    table: Name
+    chain: ChainName
+    first_seq: Count
+    last_seq: Count
     prev: str
     """`prev` of the first record."""
     head: str
     """SHA-256 of the last envelope, hex."""
-    captures_from: int
+    captures_from: Count
     """From this record on every raw capture that a record names is in the file; older ones were not kept."""
 
 
@@ -72,7 +75,7 @@ class MemberDigest(_Part, frozen=True, kw_only=True):
     """A member that is neither the manifest nor a capture, whose digest is in its signed record."""
 
     name: str
-    size: int
+    size: Count
     sha256: str
 
 
@@ -87,7 +90,7 @@ class Manifest(_Part, frozen=True, kw_only=True):
     """What is in the file. `from` and `to` are what was asked for, UTC, empty where it was open."""
 
     v: Literal[1]
-    site: str
+    site: Name
     from_utc: str = msgspec.field(name="from")
     to_utc: str = msgspec.field(name="to")
     chains: tuple[ChainPart, ...]
@@ -110,11 +113,12 @@ def capture_name(chain: str, seq: int) -> str:
 class EvidenceFile:
     """An evidence file opened to read. Every method raises `SourceError`.
 
-    Captures come in the order of their records, so that no list of them need be kept.
+    Captures come in the order of their records, so that no list of them need be kept. `max_bytes` is what
+    a compressed one may take unpacked, in the temporary directory.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._file = _opened(path)
+    def __init__(self, path: Path, max_bytes: int = UNPACKED_MAX_BYTES) -> None:
+        self._file = _opened(path, max_bytes)
         try:
             self._length = self._file.seek(0, 2)
             self._members: dict[str, Member] = {}
@@ -198,6 +202,8 @@ class EvidenceFile:
         """Find all members; gives the number of captures."""
         captures = 0
         for member in members(self._file, self._length):
+            if not _NAMES.fullmatch(member.name):
+                raise TarError(f"{member.name!r} is no name of a member")
             if member.name.startswith(CAPTURES):
                 captures += 1
                 self._next_capture = self._next_capture or member
@@ -226,12 +232,11 @@ class EvidenceFile:
         while at < end:
             self._file.seek(at)
             chunk = self._file.read(min(_COPY_BYTES + ENVELOPE_MAX_BYTES, end - at))
-            lines = chunk[: chunk.rfind(b"\n") + 1].splitlines(keepends=True)
+            *lines, rest = chunk.split(b"\n")  # no other byte ends a line
             if not lines:
                 raise SourceError(f"{member.name}: line {number + 1} is longer than any envelope, or cut off")
-            for line in lines:
-                yield line[:-1]
-            at += sum(map(len, lines))
+            yield from lines
+            at += len(chunk) - len(rest)
             number += len(lines)
 
     def _step(self) -> None:
@@ -256,6 +261,8 @@ class EvidenceFile:
         for part in self.manifest.chains:
             where = f"table {part.table}, chain {part.chain}"
             head = report.heads.get(part.chain)
+            if head and head.site != self.manifest.site:
+                report.add_problem(f"{where}: of site {head.site}; the manifest says {self.manifest.site}")
             if head is None:
                 report.add_problem(f"{where}: no record of it is here; the manifest has {part.last_seq}")
             elif (head.table, head.seq, head.digest) != (part.table, part.last_seq, part.head):
@@ -281,7 +288,7 @@ class EvidenceFile:
             if fast and entry.name.startswith(RECORDS):
                 continue  # the chain has said more
             digest = self._digest(member) if member else entry.sha256
-            if digest != entry.sha256:
+            if digest != entry.sha256 or (member and member.size != entry.size):
                 report.add_problem(f"{entry.name} is not what the manifest says")
             folder, _, name = entry.name.partition("/")
             if folder in TEXT_FOLDERS and name != f"{digest}.toml":
@@ -318,12 +325,17 @@ class EvidenceFile:
 
 
 def verify_evidence(
-    path: Path, keys: Keys | Trust | None = None, *, jobs: int = 1, fast: bool = False
+    path: Path,
+    keys: Keys | Trust | None = None,
+    *,
+    jobs: int = 1,
+    fast: bool = False,
+    max_bytes: int = UNPACKED_MAX_BYTES,
 ) -> Report:
-    """Verify an evidence file, everything in it; see `verify_envelopes`."""
+    """Verify an evidence file, everything in it; see `verify_envelopes` and `EvidenceFile`."""
     report = Report()
     try:
-        with closing(EvidenceFile(path)) as evidence:
+        with closing(EvidenceFile(path, max_bytes)) as evidence:
             report = verify_envelopes(
                 evidence.envelopes(), keys, evidence.capture, starts=evidence.starts(), jobs=jobs, fast=fast
             )
@@ -333,28 +345,23 @@ def verify_evidence(
     return report
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path, max_bytes: int) -> BinaryIO:
     """The tar; where it is compressed, unpacked into a file without a name: it is read at any place."""
-    with ExitStack() as files:
-        try:
-            file: BinaryIO = files.enter_context(path.open("rb"))
+    try:
+        with ExitStack() as files:
+            file = files.enter_context(path.open("rb"))
             if file.read(len(GZIP_MAGIC)) == GZIP_MAGIC:
-                file.seek(0)
-                plain = cast("BinaryIO", files.enter_context(tempfile.TemporaryFile()))
-                with gzip.open(file) as packed:
-                    shutil.copyfileobj(packed, plain, _COPY_BYTES)
-                file.close()
-                file = plain
-        except (OSError, EOFError, zlib.error) as error:
-            raise SourceError(f"cannot be read: {error}") from error
-        files.pop_all()
-        return file
+                return unpack(file, max_bytes)
+            files.pop_all()
+            return file
+    except (OSError, TarError) as error:
+        raise SourceError(f"cannot be read: {error}") from error
 
 
-def trust_of(path: Path) -> bytes | None:
+def trust_of(path: Path, max_bytes: int = UNPACKED_MAX_BYTES) -> bytes | None:
     """The trust file in an evidence file, not verified yet; None where there is none.
 
     Raises `SourceError`.
     """
-    with closing(EvidenceFile(path)) as evidence:
+    with closing(EvidenceFile(path, max_bytes)) as evidence:
         return evidence.text(TRUST)

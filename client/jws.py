@@ -88,6 +88,18 @@ def thumbprint(key: Ed25519PublicKey) -> str:
     return b64url(sha256(b'{"crv":"Ed25519","kty":"OKP","x":"%s"}' % x).digest()).decode("ascii")
 
 
+_P = 2**255 - 19
+_OF_ORDER_8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022
+_SMALL = frozenset({0, 1, _P - 1, _OF_ORDER_8, _P - _OF_ORDER_8})
+"""The y of the points of small order: anybody can sign for them."""
+
+
+def _has_one_owner(raw: bytes) -> bool:
+    """Whether 32 bytes are the one encoding of their point (RFC 8032 section 5.1.3), not of small order."""
+    y = int.from_bytes(raw, "little") & (2**255 - 1)
+    return y < _P and y not in _SMALL
+
+
 def key_of_jwk(jwk: Mapping[str, Any]) -> Ed25519PublicKey:
     """The public key of a JWK. `EnvelopeError` where it is no Ed25519 key or bears another key's `kid`."""
     if jwk.get("kty") != "OKP" or jwk.get("crv") != "Ed25519":
@@ -98,6 +110,8 @@ def key_of_jwk(jwk: Mapping[str, Any]) -> Ed25519PublicKey:
         key = Ed25519PublicKey.from_public_bytes(from_b64url(str(jwk.get("x")).encode(), "x"))
     except ValueError as error:
         raise EnvelopeError("jwk", f"x is no Ed25519 public key: {error}") from error
+    if not _has_one_owner(key.public_bytes_raw()):
+        raise EnvelopeError("jwk", "x is of small order, or another encoding than the canonical one")
     if public_jwk(key)["x"] != jwk["x"]:
         raise EnvelopeError("jwk", "x is not the canonical base64url of its bytes")
     if jwk.get("kid", thumbprint(key)) != thumbprint(key):

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from dollyd.client.jws import Keys
 from dollyd.client.reading import Read, read, read_chain
-from dollyd.client.sources import SourceError
+from dollyd.client.sources import SourceError, fill
 
 READ_HERE = 2000
 """Envelopes at the beginning that are read without starting a process."""
@@ -93,7 +93,7 @@ class _Batches:
         batch: list[bytes] = []
         try:
             if self._failure is None:
-                batch.extend(islice(self._source, _BATCH))  # keeps what came before a failure
+                fill(batch, self._source, _BATCH)  # keeps what came before a failure
         except SourceError as error:
             self._failure = error
         return batch

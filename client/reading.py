@@ -26,9 +26,12 @@ from dollyd.client.told import Told, told_by
 from dollyd.daemon.core.record import (
     FINAL_KINDS,
     Capture,
+    ChainName,
     CheckpointBody,
+    Count,
     KeyBody,
     Kind,
+    Name,
     Record,
     Setting,
     Time,
@@ -110,13 +113,13 @@ class _Header(msgspec.Struct, frozen=True):
 
     v: int
     kind: str
-    site: str
-    node: str
-    table: str
-    chain: str
-    seq: int
+    site: Name
+    node: Name
+    table: Name
+    chain: ChainName
+    seq: Count
     prev: str
-    round: int
+    round: Count
     time: Time
 
 

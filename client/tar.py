@@ -65,6 +65,14 @@ def member_at(file: BinaryIO, at: int, length: int) -> Member | None:
         return None
     if len(block) < BLOCK:
         raise TarError(f"byte {length}: it is cut off there")
+    member = member_of(block, at)
+    if member.next > length:
+        raise TarError(f"byte {length}: it is cut off in {member.name!r}")
+    return member
+
+
+def member_of(block: bytes, at: int) -> Member:
+    """The member whose header is this block at `at`. Raises `TarError`."""
     try:
         name = block[:_NAME_BYTES].rstrip(b"\0").decode("ascii")
         size = int(block[_SIZE_AT : _SIZE_AT + 11], 8)
@@ -73,10 +81,7 @@ def member_at(file: BinaryIO, at: int, length: int) -> Member | None:
         raise TarError(f"byte {at}: no header of a member: {error}") from error
     if not canonical:
         raise TarError(f"byte {at}: the header of {name!r} is not in its one form")
-    member = Member(name, size, at + BLOCK)
-    if member.next > length:
-        raise TarError(f"byte {length}: it is cut off in {name!r}")
-    return member
+    return Member(name, size, at + BLOCK)
 
 
 def members(file: BinaryIO, length: int, at: int = 0) -> Iterator[Member]:

@@ -75,6 +75,7 @@ class Head:
     """The round without a final record, 0 for none."""
     first: int = 1
     """Where it starts; more than 1 where only a part of it was to be verified."""
+    site: str = ""
 
 
 @dataclass(slots=True)
@@ -242,7 +243,8 @@ class _Verifier:
         for name, chain in self._chains.items():
             if self._fast and chain.last is not None:
                 self._check_head(*chain.last, chain)
-            head = Head(chain.table, chain.seq, chain.digest, chain.rules.rounds.open_round, chain.first)
+            rounds = chain.rules.rounds
+            head = Head(chain.table, chain.seq, chain.digest, rounds.open_round, chain.first, chain.site)
             report.heads[name] = head
             if chain.first > 1:
                 report.notes.append(f"table {chain.table}, chain {name}: starts at seq {chain.first}")

@@ -3,20 +3,24 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
 )
 
 var (
-	partForm = shape{"table": "string", "chain": "string", "first_seq": "int64", "last_seq": "int64", "prev": "string",
-		"head": "string", "captures_from": "int64"}
-	memberForm   = shape{"name": "string", "size": "int64", "sha256": "string"}
+	partForm = shape{"table": name, "chain": chainID, "first_seq": "count", "last_seq": "count", "prev": "string",
+		"head": "string", "captures_from": "count"}
+	memberForm   = shape{"name": "string", "size": "count", "sha256": "string"}
 	missingForm  = shape{"folder": "string", "digest": "string"}
 	listForm     = fmt.Sprintf("%T", []any{})
-	manifestForm = shape{"v": "int64", "site": "string", "from": "string", "to": "string", "chains": listForm,
+	manifestForm = shape{"v": "int64", "site": name, "from": "string", "to": "string", "chains": listForm,
 		"members": listForm, "missing": listForm}
+	memberName = regexp.MustCompile(`\A((manifest|trust|keys)\.json|config\.toml|records/[a-z0-9-]{1,40}\.jsonl` +
+		`|captures/[0-9a-f]{32}/[1-9][0-9]{0,15}\.jsonl|(rulebooks|profiles|layouts)/[0-9a-f]{64}\.toml)\z`)
 	textFolder = regexp.MustCompile(`\A(rulebooks|profiles|layouts)/(.*)\z`)
 )
 
@@ -45,6 +49,38 @@ func tarHeader(name string, size int64) []byte {
 
 func padded(text string, length int) string { return text + strings.Repeat("\x00", length-len(text)) }
 
+var gzipHeader = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0} // deflate, no name, no time
+
+// isEvidence: what a file is, its bytes say, and not its name.
+func isEvidence(data []byte) bool {
+	return bytes.HasPrefix(data, gzipHeader[:2]) || len(data) > 262 && string(data[257:263]) == "ustar\x00"
+}
+
+// unpacked is what one gzip member and nothing behind it holds: 100 times its size at most, 64 MiB where it is small,
+// 4 GiB in any case.
+func unpacked(data []byte) []byte {
+	if !bytes.HasPrefix(data, gzipHeader[:2]) {
+		return data
+	}
+	demand(bytes.HasPrefix(data, gzipHeader), "file", "its gzip header is not in its one form")
+	limit := int64(100 * len(data))
+	if limit < 1<<26 {
+		limit = 1 << 26
+	}
+	if limit > 1<<32-1 {
+		limit = 1<<32 - 1
+	}
+	from := bytes.NewReader(data)
+	packed, err := gzip.NewReader(from)
+	demand(err == nil, "file", "%v", err)
+	packed.Multistream(false)
+	plain, err := io.ReadAll(io.LimitReader(packed, limit+1))
+	demand(err == nil, "file", "%v", err)
+	demand(int64(len(plain)) <= limit, "file", "it unpacks to more than %d bytes", limit)
+	demand(from.Len() == 0, "file", "something is behind the end of the gzip")
+	return plain
+}
+
 func membersOf(data []byte) (members []member) {
 	for len(data) > 512 && data[0] != 0 {
 		name := string(bytes.TrimRight(data[:100], "\x00"))
@@ -63,6 +99,7 @@ func openEvidence(data []byte) *evidenceFile {
 	e := &evidenceFile{rules: map[string]bool{}}
 	afterCapture := false
 	for _, one := range membersOf(data) {
+		demand(memberName.MatchString(one.name), "file", "%s is no name of a member", one.name)
 		isCapture := strings.HasPrefix(one.name, "captures/")
 		together := !isCapture || afterCapture || len(e.captures) == 0
 		demand(together && e.member(one.name) == nil, "file", "%s is there twice, or not in its place", one.name)
@@ -138,6 +175,7 @@ func (e *evidenceFile) check(chains map[string]*chain) {
 	for _, one := range e.manifest["chains"].([]any) {
 		part := one.(object)
 		c := chains[part["chain"].(string)]
+		demand(c == nil || c.site == e.manifest["site"], "file", "chain %s is not of site %s", part["chain"], e.manifest["site"])
 		same := c != nil && c.table == part["table"] && c.seq == part["last_seq"] && c.head == part["head"]
 		demand(same, "file", "chain %s does not end where the manifest says", part["chain"])
 	}
@@ -146,7 +184,8 @@ func (e *evidenceFile) check(chains map[string]*chain) {
 	for i, here := range e.members[1:] {
 		entry := listed[i].(object)
 		demand(here.name == entry["name"], "file", "%s is not in its place in the manifest", here.name)
-		demand(digest(here.content) == entry["sha256"], "file", "%s is not what the manifest says", here.name)
+		same := digest(here.content) == entry["sha256"] && int64(len(here.content)) == entry["size"]
+		demand(same, "file", "%s is not what the manifest says", here.name)
 		text := textFolder.FindStringSubmatch(here.name)
 		demand(text == nil || text[2] == fmt.Sprintf("%s.toml", entry["sha256"]), "file", "%s has another name", here.name)
 	}

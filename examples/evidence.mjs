@@ -1,13 +1,18 @@
 // An evidence file of dollyd, held against its manifest: docs/evidence.md. A part of verify.mjs.
 import { isDeepStrictEqual } from 'node:util';
-import { gunzipSync } from 'node:zlib';
-import { ANY, INTEGER, TEXT, demand, sha256, shaped, strictObject } from './strict.mjs';
+import { gunzipSync, inflateRawSync } from 'node:zlib';
+import { ANY, CHAIN, COUNT, INTEGER, NAME, TEXT, demand, sha256, shaped, strictObject } from './strict.mjs';
 
-const PLACES = { first_seq: INTEGER, last_seq: INTEGER, captures_from: INTEGER };
-const PART = { table: TEXT, chain: TEXT, ...PLACES, prev: TEXT, head: TEXT };
-const MEMBER = { name: TEXT, size: INTEGER, sha256: TEXT };
+const PLACES = { first_seq: COUNT, last_seq: COUNT, captures_from: COUNT };
+const PART = { table: NAME, chain: CHAIN, ...PLACES, prev: TEXT, head: TEXT };
+const MEMBER = { name: TEXT, size: COUNT, sha256: TEXT };
 const MISSING = { folder: TEXT, digest: TEXT };
-const MANIFEST = { v: INTEGER, site: TEXT, from: TEXT, to: TEXT, chains: ANY, members: ANY, missing: ANY };
+const NAMES = [
+  /^((manifest|trust|keys)\.json|config\.toml|records\/[a-z0-9-]{1,40}\.jsonl)$/,
+  /^captures\/[0-9a-f]{32}\/[1-9][0-9]{0,15}\.jsonl$/,
+  /^(rulebooks|profiles|layouts)\/[0-9a-f]{64}\.toml$/,
+];
+const MANIFEST = { v: INTEGER, site: NAME, from: TEXT, to: TEXT, chains: ANY, members: ANY, missing: ANY };
 
 const only = (value, type) => shaped(value, type) && Object.keys(value).length === Object.keys(type).length;
 const listOf = (values, type) => Array.isArray(values) && values.every((value) => only(value, type));
@@ -34,9 +39,21 @@ function* membersOf(tar) {
   demand(tar.subarray(at).equals(Buffer.alloc(1024)), 'file', 'it is cut off, or something is behind its end');
 }
 
+const GZIP = Buffer.from('1f8b080000000000', 'hex'); // deflate, no name, no time
+const isPacked = (data) => data.subarray(0, 2).equals(GZIP.subarray(0, 2));
+
+// What a file is, its bytes say, and not its name.
+export const isEvidence = (data) => isPacked(data) || data.toString('latin1', 257, 263) === 'ustar\0';
+
+// One gzip member and nothing behind it, which grows to 100 times its size, 64 MiB where it is small, 4 GiB at most.
 function unpacked(data) {
+  if (!isPacked(data)) return data;
+  demand(data.subarray(0, 8).equals(GZIP), 'file', 'its gzip header is not in its one form');
+  const maxOutputLength = Math.min(2 ** 32 - 1, Math.max(2 ** 26, 100 * data.length));
   try {
-    return data[0] === 0x1f ? gunzipSync(data) : data;
+    const { engine } = inflateRawSync(data.subarray(10), { maxOutputLength, info: true });
+    demand(10 + engine.bytesWritten + 8 === data.length, 'file', 'gzip: it is cut off, or something is behind its end');
+    return gunzipSync(data, { maxOutputLength });
   } catch (error) { return demand(false, 'file', error.message); }
 }
 
@@ -46,6 +63,7 @@ export class Evidence {
     Object.assign(this, { members: new Map(), captures: [], taken: 0, rules: new Set() });
     let afterCapture = false;
     for (const [name, content] of membersOf(unpacked(data))) {
+      demand(NAMES.some((form) => form.test(name)), 'file', `${name} is no name of a member`);
       const isCapture = name.startsWith('captures/');
       const together = !isCapture || afterCapture || this.captures.length === 0;
       demand(together && !this.members.has(name), 'file', `${name} is there twice, or not in its place`);
@@ -94,16 +112,18 @@ export class Evidence {
   // Hold the manifest against the chains that were read and the members that are here.
   check(chains) {
     for (const { table, chain, last_seq, head } of this.manifest.chains) {
-      const { table: where, seq, digest } = chains.get(chain) ?? {};
+      const { table: where, site, seq, digest } = chains.get(chain) ?? {};
+      demand(site === this.manifest.site, 'file', `chain ${chain} is not of site ${this.manifest.site}`);
       const same = where === table && seq === last_seq && digest === head;
       demand(same, 'file', `chain ${chain} does not end at record ${last_seq}, as the manifest says`);
     }
     const names = ['manifest.json', ...this.manifest.members.map(({ name }) => name)];
     demand(isDeepStrictEqual([...this.members.keys()], names), 'file', 'the manifest has other members, or another order');
-    for (const { name, sha256: digest } of this.manifest.members) {
+    for (const { name, size, sha256: digest } of this.manifest.members) {
       const [folder, text] = name.split('/');
       const isText = ['rulebooks', 'profiles', 'layouts'].includes(folder);
-      demand(sha256(this.members.get(name)) === digest, 'file', `${name} is not what the manifest says`);
+      const [here, long] = [sha256(this.members.get(name)), this.members.get(name).length];
+      demand(here === digest && long === size, 'file', `${name} is not what the manifest says`);
       demand(!isText || text === `${digest}.toml`, 'file', `${name} is not the text that it is named after`);
     }
     demand(this.taken === this.captures.length, 'file', 'a capture belongs to no record, or is not in its place');

@@ -40,12 +40,15 @@ export function strictObject(bytes) {
   return value;
 }
 
-export const [TEXT, INTEGER, TEXTS, ANY] = ['string', 'number', 'texts', 'any'];
+export const [TEXT, INTEGER, COUNT, TEXTS, ANY] = ['string', 'number', 'count', 'texts', 'any'];
+export const [NAME, CHAIN] = [/^[a-z0-9-]{1,40}$/, /^[0-9a-f]{32}$/];
 
 // Whether a value is what `type` says: one of the above, or an object with these members; "?" marks what may be missing.
 export function shaped(value, type) {
   const given = Array.isArray(value) ? 'array' : typeof value; // there is no null
   if (type === TEXTS) return given === 'object' && Object.values(value).every((member) => typeof member === TEXT);
+  if (type instanceof RegExp) return given === TEXT && type.test(value);
+  if (type === COUNT) return Number.isSafeInteger(value) && value >= 0; // from 0 to 2^53 - 1
   if (typeof type === 'string') return type === ANY || type === given;
   return given === 'object' && Object.entries(type).every(([name, inner]) => {
     const member = name.replace('?', '');

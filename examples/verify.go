@@ -8,14 +8,12 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -46,12 +44,18 @@ func bytesOf(text string) []byte {
 	return data
 }
 
+// noKey: points of small order, for which anybody can sign, and other encodings than the canonical one.
+var noKey = regexp.MustCompile(`\A(0[01](00){30}[08]0|(e[d-f]|f.)(ff){30}[7f]f|ec(ff){30}[7f]f` +
+	`|26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc[08]5` +
+	`|c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03[7f]a)\z`)
+
 func keyOf(jwk object) (string, ed25519.PublicKey) {
 	alg, named := jwk["alg"]
 	demand(jwk["kty"] == "OKP" && jwk["crv"] == "Ed25519" && (!named || alg == "EdDSA"), "body", "a key is not for Ed25519")
 	x, _ := jwk["x"].(string)
 	key := bytesOf(x)
 	demand(len(key) == ed25519.PublicKeySize, "body", "a key has not 32 bytes")
+	demand(!noKey.MatchString(hex.EncodeToString(key)), "body", "a key of small order, or not in its canonical encoding")
 	sum := sha256.Sum256([]byte(`{"crv":"Ed25519","kty":"OKP","x":"` + x + `"}`))
 	kid := base64.RawURLEncoding.EncodeToString(sum[:])
 	if name, named := jwk["kid"]; named {
@@ -109,10 +113,18 @@ func strictValue(decoder *json.Decoder, depth int) any {
 
 // --- what must be in a record --------------------------------------------------------------------
 
-// shape says what an object has: members and the Go types they are read as; "?" marks one that may be missing.
+// shape says what an object has: members and the Go types they are read as, "count" for 0 to 2^53-1, or the form of a text;
+// "?" marks one that may be missing.
 type shape map[string]any
 
 func fits(value, wanted any) bool {
+	if form, ok := wanted.(*regexp.Regexp); ok {
+		text, ok := value.(string)
+		return ok && form.MatchString(text)
+	}
+	if number, ok := value.(int64); ok && wanted == "count" {
+		return number >= 0 && number < 1<<53
+	}
 	members, inner := wanted.(shape)
 	if !inner {
 		return wanted == "any" || wanted == fmt.Sprintf("%T", value)
@@ -126,6 +138,8 @@ func fits(value, wanted any) bool {
 }
 
 var (
+	name     = regexp.MustCompile(`\A[a-z0-9-]{1,40}\z`)
+	chainID  = regexp.MustCompile(`\A[0-9a-f]{32}\z`)
 	named    = shape{"id": "string", "digest": "string"}
 	setting  = shape{"game": "string", "variant": "string", "rulebook": named, "profile": named, "zero_rule?": "string"}
 	evidence = shape{"capture?": shape{"digest": "string", "lines": "int64"}}
@@ -134,13 +148,13 @@ var (
 		"session": "any", "round": "any", "bets-closed": "any", "correction": "any", "incident": "any", "gap": "any",
 		"clock": "any", "self-check": "any",
 		"result": decision, "void": decision, "unresolved": decision, "throw-rejected": decision,
-		"checkpoint": shape{"reason": "string", "seq": "int64", "head": "string", "finals": "int64"},
+		"checkpoint": shape{"reason": "string", "seq": "count", "head": "string", "finals": "count"},
 		"key": shape{"event": "string", "jwk": fmt.Sprintf("%T", object{}), "reason": "string",
-			"previous_chain?": "string", "previous_seq?": "int64"},
+			"previous_chain?": chainID, "previous_seq?": "count"},
 	}
 	moment = shape{"utc": "string", "monotonic_ns": "int64", "boot": "string", "synchronised": "bool", "error_bound_us": "int64"}
-	header = shape{"v": "int64", "kind": "string", "site": "string", "node": "string", "table": "string", "chain": "string",
-		"seq": "int64", "prev": "string", "round": "int64", "time": moment, "body": "any"}
+	header = shape{"v": "int64", "kind": "string", "site": name, "node": name, "table": name, "chain": chainID,
+		"seq": "count", "prev": "string", "round": "count", "time": moment, "body": "any"}
 )
 
 // --- a chain -------------------------------------------------------------------------------------
@@ -313,18 +327,6 @@ func linesOf(data []byte) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
 }
 
-func contentOf(name string) ([]byte, error) {
-	data, err := os.ReadFile(name)
-	if err != nil || !strings.HasSuffix(name, ".gz") {
-		return data, err
-	}
-	packed, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(packed)
-}
-
 var oneLine = regexp.MustCompile(`[^ -~]`) // what is not, could look like another verdict
 
 func verdict(name string, keys map[string]ed25519.PublicKey) (said string) {
@@ -338,12 +340,14 @@ func verdict(name string, keys map[string]ed25519.PublicKey) (said string) {
 			panic(why)
 		}
 	}()
-	data, err := contentOf(name)
+	data, err := os.ReadFile(name)
 	demand(err == nil, "file", "%v", err)
-	lines := linesOf(data)
-	if strings.HasSuffix(strings.TrimSuffix(name, ".gz"), ".tar") {
-		v.evidence = openEvidence(data)
+	var lines [][]byte
+	if isEvidence(data) {
+		v.evidence = openEvidence(unpacked(data))
 		lines = v.evidence.lines()
+	} else {
+		lines = linesOf(data)
 	}
 	for _, line := range lines {
 		v.take(line)
@@ -363,6 +367,12 @@ func main() {
 		os.Exit(2)
 	}
 	keys := map[string]ed25519.PublicKey{}
+	defer func() {
+		if why, bad := recover().(wrong); bad {
+			fmt.Fprintf(os.Stderr, "%s: %s\n", os.Args[1], string(why))
+			os.Exit(2)
+		}
+	}()
 	for _, jwk := range given.Keys {
 		kid, key := keyOf(jwk)
 		keys[kid] = key

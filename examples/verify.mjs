@@ -6,12 +6,21 @@
 // strict.mjs and evidence.mjs belong to it.
 import { readFileSync } from 'node:fs';
 import { calculateJwkThumbprint, flattenedVerify, importJWK } from 'jose';
-import { Evidence } from './evidence.mjs';
-import { ANY, INTEGER, TEXT, TEXTS, Wrong, bytesOf, demand, sha256, shaped, strictObject } from './strict.mjs';
+import { Evidence, isEvidence } from './evidence.mjs';
+import {
+  ANY, CHAIN, COUNT, INTEGER, NAME, TEXT, TEXTS, Wrong, bytesOf, demand, sha256, shaped, strictObject,
+} from './strict.mjs';
+
+// The points of small order, for which anybody can sign, by their y.
+const P = 2n ** 255n - 19n;
+const OF_ORDER_8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022n;
+const SMALL = new Set([0n, 1n, P - 1n, OF_ORDER_8, P - OF_ORDER_8]);
 
 async function keyOf(jwk) {
   const good = jwk.kty === 'OKP' && jwk.crv === 'Ed25519' && (jwk.alg ?? 'EdDSA') === 'EdDSA';
   demand(good && bytesOf(jwk.x ?? '').length === 32, 'body', 'not an Ed25519 key');
+  const y = BigInt(`0x${bytesOf(jwk.x).reverse().toString('hex')}`) & (2n ** 255n - 1n);
+  demand(y < P && !SMALL.has(y), 'body', 'a key of small order, or not in its canonical encoding');
   const kid = await calculateJwkThumbprint(jwk);
   demand((jwk.kid ?? kid) === kid, 'body', 'a key bears the name of another');
   return [kid, await importJWK({ kty: 'OKP', crv: 'Ed25519', x: jwk.x }, 'EdDSA')];
@@ -25,11 +34,11 @@ const DECISION = { evidence: { 'capture?': CAPTURE }, 'mode?': TEXT, 'setting?':
 const BODIES = {
   session: ANY, round: ANY, 'bets-closed': ANY, correction: ANY, incident: ANY, gap: ANY, clock: ANY,
   'self-check': ANY, result: DECISION, void: DECISION, unresolved: DECISION, 'throw-rejected': DECISION,
-  key: { event: TEXT, jwk: TEXTS, reason: TEXT, 'previous_chain?': TEXT, 'previous_seq?': INTEGER },
-  checkpoint: { reason: TEXT, seq: INTEGER, head: TEXT, finals: INTEGER },
+  key: { event: TEXT, jwk: TEXTS, reason: TEXT, 'previous_chain?': CHAIN, 'previous_seq?': COUNT },
+  checkpoint: { reason: TEXT, seq: COUNT, head: TEXT, finals: COUNT },
 };
 const TIME = { utc: TEXT, monotonic_ns: INTEGER, boot: TEXT, synchronised: 'boolean', error_bound_us: INTEGER };
-const PLACE = { site: TEXT, node: TEXT, table: TEXT, chain: TEXT, seq: INTEGER, prev: TEXT, round: INTEGER };
+const PLACE = { site: NAME, node: NAME, table: NAME, chain: CHAIN, seq: COUNT, prev: TEXT, round: COUNT };
 const RECORD = { v: INTEGER, kind: TEXT, ...PLACE, time: TIME, body: ANY };
 
 // --- a chain ---------------------------------------------------------------------------------------
@@ -51,7 +60,7 @@ class Verifier {
     const kid = HEADER.exec(header.toString('latin1'))?.[1];
     demand(kid, 'header', 'not exactly alg EdDSA, kid, typ dolly-record/1');
     const known = shaped(record, RECORD) && record.v === 1 && Object.hasOwn(BODIES, record.kind);
-    demand(known, 'record', 'not a record of a known version and kind');
+    demand(known, 'record', 'not a record of a known version and kind, with names and numbers');
     const chain = this.chains.get(record.chain) ?? this.begin(record);
     demand(chain.keys.has(kid), 'key', `${kid} is not trusted`);
     const envelope = { payload: parts[1], protected: parts[2], signature: parts[3] };
@@ -138,7 +147,7 @@ async function verdict(file, keys) {
   const data = readFileSync(file);
   const verifier = new Verifier(keys);
   try {
-    if (/\.tar(\.gz)?$/.test(file)) verifier.evidence = new Evidence(data);
+    if (isEvidence(data)) verifier.evidence = new Evidence(data);
     for (const line of verifier.evidence?.lines() ?? linesOf(data)) await verifier.take(line);
     verifier.checkEnd();
   } catch (error) {
@@ -149,7 +158,8 @@ async function verdict(file, keys) {
 }
 
 const [keysFile, ...files] = process.argv.slice(2);
-const keys = new Map(await Promise.all(JSON.parse(readFileSync(keysFile, 'utf8')).keys.map(keyOf)));
+const refuse = (error) => { console.error(`${keysFile}: ${error.message}`); process.exit(2); };
+const keys = new Map(await Promise.all(JSON.parse(readFileSync(keysFile, 'utf8')).keys.map(keyOf)).catch(refuse));
 for (const file of files) {
   const said = await verdict(file, keys);
   console.log(`${file}: ${said}`);

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 from dollyd.client.archive.intake import Heard, Intake
@@ -12,7 +11,8 @@ from dollyd.client.archive.store import Chain, Store
 from dollyd.client.evidence import EvidenceFile, is_evidence
 from dollyd.client.jws import Keys
 from dollyd.client.key_source import KeySource
-from dollyd.client.sources import JournalFile, SourceError
+from dollyd.client.sources import JournalFile, SourceError, batches
+from dollyd.client.unpack import UNPACKED_MAX_BYTES
 
 BATCH = 1000
 """Envelopes of one transaction."""
@@ -30,7 +30,9 @@ class Import:
     """All that the data base has now."""
 
 
-def import_file(path: Path, store: Store, site: str, keys: Keys | KeySource) -> Import:
+def import_file(
+    path: Path, store: Store, site: str, keys: Keys | KeySource, max_bytes: int = UNPACKED_MAX_BYTES
+) -> Import:
     """Archive every record of the file whose signature is trusted, also while the file is in use.
 
     Where retention has removed the beginning of a chain from a journal, and the archive has nothing of it
@@ -39,14 +41,13 @@ def import_file(path: Path, store: Store, site: str, keys: Keys | KeySource) -> 
     Raises `SourceError` and `StoreError`; what was archived until then stays.
     """
     try:
-        source = EvidenceFile(path) if is_evidence(path) else JournalFile(path)
+        source = EvidenceFile(path, max_bytes) if is_evidence(path) else JournalFile(path)
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from error
     done = Import()
     intake = Intake(site, keys, store.announced)
     with closing(source):
-        envelopes = iter(source.envelopes())
-        while batch := list(islice(envelopes, BATCH)):
+        for batch in batches(source.envelopes(), BATCH):
             entries = intake.take(map(Heard, batch))
             done.records += len(batch)
             done.new += store.insert(entries, intake.suspects)

@@ -17,6 +17,8 @@ from dollyd.client.archive.store import SchemaError, Store, StoreError
 from dollyd.client.jws import Keys
 from dollyd.client.sources import SourceError
 from dollyd.client.trust import Trust
+from dollyd.client.unpack import UNPACKED_MAX_BYTES
+from dollyd.daemon.cli.options import MaxBytes
 from dollyd.daemon.cli.options import secret_file
 from dollyd.daemon.cli.until_signal import until_signal
 from dollyd.daemon.errors import ConfigError
@@ -60,6 +62,7 @@ def archive(
     import_: Annotated[
         Path | None, typer.Option("--import", metavar="FILE", help="Archive a journal or evidence file; end.")
     ] = None,
+    max_bytes: MaxBytes = UNPACKED_MAX_BYTES,
     ca_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: who vouches for the broker.")] = "",
     cert_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the archive's certificate.")] = "",
     key_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the key of that certificate.")] = "",
@@ -79,7 +82,7 @@ def archive(
     if import_ is not None:
         nodes = _nodes(keys, trust, root)
         _migrate(database)
-        _print(_import(import_, database, site, nodes))
+        _print(_import(import_, database, site, nodes, max_bytes))
         return
     follow = keys_to_follow(keys, trust, root, site)
     _migrate(database)
@@ -131,10 +134,10 @@ def _migrate(database: str) -> list[str]:
         raise ConfigError("--database", "", " ".join(str(error).split()), remedy) from error
 
 
-def _import(path: Path, database: str, site: str, nodes: Keys | Trust) -> Import:
+def _import(path: Path, database: str, site: str, nodes: Keys | Trust, max_bytes: int) -> Import:
     try:
         with closing(_opener(database)()) as store:
-            return import_file(path, store, site, nodes)
+            return import_file(path, store, site, nodes, max_bytes)
     except (SourceError, StoreError) as error:
         remedy = "give a journal or an evidence file, and a data base that is there; import again"
         raise ConfigError("--import", "", str(error), remedy) from error

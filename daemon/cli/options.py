@@ -15,6 +15,10 @@ ConfigFile: TypeAlias = Annotated[
     typer.Option("--config", metavar="F", help="The configuration (TOML).", readable=False),
 ]
 
+MaxBytes: TypeAlias = Annotated[
+    int, typer.Option("--max-bytes", metavar="N", min=1, help="What a compressed file may unpack to.")
+]
+
 
 def secret_file(option: str, name: str) -> str | None:
     """The name of a secret file that an option gives, None where it gives none.

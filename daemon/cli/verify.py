@@ -13,8 +13,10 @@ from dollyd.client.evidence import is_evidence, trust_of, verify_evidence
 from dollyd.client.jws import EnvelopeError, Keys
 from dollyd.client.sources import SourceError, envelopes_of_lines
 from dollyd.client.trust import Trust, load_trust
+from dollyd.client.unpack import UNPACKED_MAX_BYTES
 from dollyd.client.verify import Problem, Report, verify_envelopes, verify_journal
 from dollyd.client.witness import check_witness
+from dollyd.daemon.cli.options import MaxBytes
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.terminal import say, say_json
 from dollyd.daemon.trust_file import keys_for_verification, read_jwks
@@ -54,12 +56,13 @@ def verify(
         bool, typer.Option("--fast", help="The chain, and only the signatures that seal it.")
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0: one for each core.")] = 0,
+    max_bytes: MaxBytes = UNPACKED_MAX_BYTES,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Check signatures, chain, and one final record a round; say where and why it fails (exit 1)."""
     try:
-        trusted = _trusted(file, keys, trust, root)
-        report = _verify(file, trusted, jobs or _cores(), fast=fast)
+        trusted = _trusted(file, keys, trust, root, max_bytes)
+        report = _verify(file, trusted, jobs or _cores(), fast=fast, max_bytes=max_bytes)
     except (SourceError, OSError) as error:
         say(f"{file}: {error}", to_stderr=True)
         raise typer.Exit(1) from error
@@ -77,22 +80,24 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _verify(file: Path, keys: Keys | Trust | None, jobs: int, *, fast: bool) -> Report:
+def _verify(file: Path, keys: Keys | Trust | None, jobs: int, *, fast: bool, max_bytes: int) -> Report:
     if str(file) == "-":
         return verify_envelopes(envelopes_of_lines(sys.stdin.buffer), keys, jobs=jobs, fast=fast)
     with file.open("rb") as stream:
         if stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
             return verify_journal(file, keys, jobs=jobs, fast=fast)
         if is_evidence(file):
-            return verify_evidence(file, keys, jobs=jobs, fast=fast)
+            return verify_evidence(file, keys, jobs=jobs, fast=fast, max_bytes=max_bytes)
         stream.seek(0)
         return verify_envelopes(envelopes_of_lines(stream), keys, jobs=jobs, fast=fast)
 
 
-def _trusted(file: Path, keys: Path | None, trust: Path | None, root: str) -> Keys | Trust | None:
+def _trusted(
+    file: Path, keys: Path | None, trust: Path | None, root: str, max_bytes: int
+) -> Keys | Trust | None:
     if not root or keys is not None or trust is not None:
         return keys_for_verification(keys, trust, root)
-    data = trust_of(file)
+    data = trust_of(file, max_bytes)
     remedy = "give the site's trust file by --trust, and the root that it is signed under"
     if data is None:
         raise ConfigError(str(file), "", "has no trust.json", remedy)

@@ -9,16 +9,22 @@ in the order written here. `00` is the text `"00"`.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 VERSION = 1
 TYP = "dolly-record/1"
 """JWS header `typ`: payload type and version."""
 NO_PREVIOUS = "0" * 64
 """`prev` of the first record of a chain."""
+
+Name: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,40}$(?!\n)")]
+"""Of a site, node or table. A `$` of Python also stands before a last line end."""
+ChainName: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$(?!\n)")]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+"""What is counted or numbered: exact in every language's numbers."""
 
 
 class Kind(StrEnum):
@@ -323,8 +329,8 @@ class KeyBody(_Part, frozen=True, kw_only=True):
     event: str
     jwk: dict[str, str]
     reason: str
-    previous_chain: str | UnsetType = UNSET
-    previous_seq: int | UnsetType = UNSET
+    previous_chain: ChainName | UnsetType = UNSET
+    previous_seq: Count | UnsetType = UNSET
 
 
 class CheckpointBody(_Part, frozen=True, kw_only=True):
@@ -336,9 +342,9 @@ class CheckpointBody(_Part, frozen=True, kw_only=True):
 
     reason: str
     """`hourly`, `table-closed`, `stopped`, or `asked`."""
-    seq: int
+    seq: Count
     head: str
-    finals: int
+    finals: Count
     """Rounds that have a final record up to here, in this chain."""
 
 
@@ -408,13 +414,13 @@ class Record(_Part, frozen=True, kw_only=True):
 
     v: int
     kind: str
-    site: str
-    node: str
-    table: str
-    chain: str
-    seq: int
+    site: Name
+    node: Name
+    table: Name
+    chain: ChainName
+    seq: Count
     prev: str
-    round: int
+    round: Count
     time: Time
     body: msgspec.Raw
 

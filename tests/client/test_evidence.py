@@ -213,7 +213,7 @@ def _rename_rulebook(members: Members) -> None:
 
 
 def _add_member(members: Members) -> None:
-    members["notes.txt"] = b"hello"
+    members[f"layouts/{'f' * 64}.toml"] = b"hello"
 
 
 def _stray_capture(members: Members) -> None:
@@ -265,7 +265,7 @@ DAMAGE: dict[str, tuple[Callable[[Members], None], str]] = {
     ),
     "rulebook swapped": (_swap_rulebook, "is not the text that it is named after"),
     "rulebook swapped and renamed": (_rename_rulebook, "by which was decided, is not in the file"),
-    "member added": (_add_member, "notes.txt is not in the manifest"),
+    "member added": (_add_member, "f.toml is not in the manifest"),
     "order changed": (_reorder, "members are not in their order"),
     "manifest removed": (_remove("manifest.json"), "it has no manifest.json"),
     "manifest emptied": (lambda members: members.update({"manifest.json": b"{}"}), "manifest.json cannot"),

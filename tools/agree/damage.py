@@ -35,6 +35,7 @@ _PIECES = (
 )
 """What is put into a payload: all that parsers of JSON are known to differ about."""
 _VALUES = (
+    *rb'9007199254740991 9007199254740992 9007199254740993 -9007199254740993 "+" "r1/x" "R1" "r1\n"'.split(),
     *rb'0 1 2 -1 7 "" "1" true [] {} "result" "void" "round" "key" "unresolved" "bets-closed"'.split(),
     *rb'"incident" "correction" "self-check" "r2" "auto" "manual"'.split(),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable
 from hashlib import sha256
@@ -112,6 +113,30 @@ def _token_of_manifest(members: Members, rng: Random) -> bytes:
     return packed(_with(members, {MANIFEST: changed}))
 
 
+def _gzip(members: Members) -> bytes:
+    return gzip.compress(packed(members), 1, mtime=0)
+
+
+def _gzip_untouched(members: Members, _: Random) -> bytes:
+    return _gzip(members)
+
+
+def _gzip_bit(members: Members, rng: Random) -> bytes:
+    data = bytearray(_gzip(members))
+    data[rng.choice([rng.randrange(12), rng.randrange(len(data))])] ^= 1 << rng.randrange(8)
+    return bytes(data)
+
+
+def _gzip_cut(members: Members, rng: Random) -> bytes:
+    data = _gzip(members)
+    return data[: rng.choice([len(data) - 1 - rng.randrange(9), rng.randrange(len(data))])]
+
+
+def _gzip_longer(members: Members, rng: Random) -> bytes:
+    behind = (b"\0", bytes(rng.randrange(1, 2000)), gzip.compress(b"", mtime=0), b"x")
+    return _gzip(members) + rng.choice(behind)
+
+
 def _with(members: Members, others: dict[str, bytes]) -> Members:
     return [(name, others.get(name, data)) for name, data in members]
 
@@ -155,6 +180,38 @@ def _newline_cut(members: Members, _: Random) -> bytes:
     return _fitting(_with(members, {_R1: dict(members)[_R1][:-1]}))
 
 
+def _line_ends(members: Members, rng: Random) -> bytes:
+    """Other bytes between two records that some take for a line end."""
+    lines = dict(members)[_R1].split(b"\n")
+    at = rng.randrange(1, len(lines) - 1)
+    end = rng.choice([b"\r", b"\r\n", b"\x0b", b"\x0c", b"\x1c", b"\x85", b"\n\n"])
+    data = b"\n".join(lines[:at]) + end + b"\n".join(lines[at:])
+    return _fitting(_with(members, {_R1: data}))
+
+
+def _told_falsely(members: Members, rng: Random) -> bytes:
+    """Site, sizes and names of a manifest that fits otherwise."""
+    old, new = rng.choice(
+        [
+            (b'"site":"house"', b'"site":"casino"'),
+            (b'"site":"house"', b'"site":"House"'),
+            (b'"size":', b'"size":1'),
+            (b'"first_seq":1,', b'"first_seq":-1,'),
+            (b'"captures_from":1,', b'"captures_from":9007199254740993,'),
+        ]
+    )
+    manifest = dict(members)[MANIFEST].replace(old, new, 1)
+    return packed(_with(members, {MANIFEST: manifest}))
+
+
+def _member_named(members: Members, rng: Random) -> bytes:
+    """A member under a name that no file has, listed."""
+    name = rng.choice(
+        ["../../etc/cron.d/x", "/x", "notes.txt", "records/R1.jsonl", "layouts/x.toml", "keys.json/"]
+    )
+    return _fitting([*members, (name, b"")])
+
+
 def _end_of_chain_cut(members: Members, rng: Random) -> bytes:
     """One of the chains, and with its records their captures."""
     found = [_read(line) for line in _lines(members)]
@@ -196,6 +253,13 @@ EVIDENCE_DAMAGE: dict[str, EvidenceDamage] = {
     "tar: member added": _member_added,
     "tar: records cut": _records_cut,
     "tar: manifest changed": _token_of_manifest,
+    "tar: told falsely": _told_falsely,
+    "tar: line ends, fitting": _line_ends,
+    "tar: names, fitting": _member_named,
+    "gzip: untouched": _gzip_untouched,
+    "gzip: bit flipped": _gzip_bit,
+    "gzip: cut off": _gzip_cut,
+    "gzip: longer": _gzip_longer,
     "tar: records, fitting": _records_damaged,
     "tar: last byte, fitting": _newline_cut,
     "tar: end, fitting": _end_of_chain_cut,

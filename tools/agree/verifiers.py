@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dollyd.client.evidence import verify_evidence
+from dollyd.client.evidence import is_evidence, verify_evidence
 from dollyd.client.jws import Keys
 from dollyd.client.sources import envelopes_of_lines
 from dollyd.client.verify import verify_envelopes
@@ -70,7 +70,7 @@ def ours(keys: Keys, file: Path) -> str:
 
     What concerns decisions by hand is its question alone (`_OURS_ALONE`).
     """
-    if file.suffix == ".tar":
+    if is_evidence(file):
         report = verify_evidence(file, keys)
     else:
         with file.open("rb") as stream:

@@ -170,6 +170,18 @@ def _bad_payloads() -> Iterator[Vector]:
         yield Vector(
             f"bad-record-{name}", [envelope_of(header(), payload.replace(b'"v":1', new, 1))], 1, "record"
         )
+    places: dict[str, dict[str, Any]] = {
+        "name-of-a-table": {"table": "r1/../r2"},
+        "name-with-a-line-end": {"table": "r1\n"},
+        "name-of-a-site": {"site": "#"},
+        "name-of-a-node": {"node": "n" * 41},
+        "name-of-a-chain": {"chain": "../../" + "a" * 26},
+        "round-beyond-numbers": {"round": 2**53},
+        "round-below-zero": {"round": -1},
+        "seq-beyond-numbers": {"seq": 2**53},
+    }
+    for name, place in places.items():
+        yield _added(f"bad-{name}", Kind.INCIDENT, 0, _incident(), "record", place)
 
 
 # --- the chain -----------------------------------------------------------------------------------
@@ -259,7 +271,14 @@ def _bad_keys() -> Iterator[Vector]:
         "another-curve": old.jwk | {"crv": "X25519"},
         "another-keys-name": old.jwk | {"kid": new.kid},
         "short": old.jwk | {"x": old.jwk["x"][:-4]},
+        "of-small-order": _jwk(1),
+        "not-canonical": _jwk(2**255 - 19 + 3),
     }.items():
         chain = ChainMaker()
         chain.add(Kind.KEY, 0, {"event": "chain-start", "jwk": jwk, "reason": "new-journal"})
         yield Vector(f"bad-jwk-{name}", chain.envelopes, 1, "body")
+
+
+def _jwk(y: int) -> dict[str, str]:
+    """The key of a point by its y; it has no name, as one that nobody should have."""
+    return {"kty": "OKP", "crv": "Ed25519", "x": b64url(y.to_bytes(32, "little")).decode()}
