@@ -18,8 +18,7 @@ from dollyd.client.jws import Keys
 from dollyd.client.sources import SourceError
 from dollyd.client.trust import Trust
 from dollyd.client.unpack import UNPACKED_MAX_BYTES
-from dollyd.daemon.cli.options import MaxBytes
-from dollyd.daemon.cli.options import secret_file
+from dollyd.daemon.cli.options import MaxBytes, secret_file
 from dollyd.daemon.cli.until_signal import until_signal
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.log import configure_logging
