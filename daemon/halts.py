@@ -12,6 +12,7 @@ class Halt(StrEnum):
     """A reason to let no new round begin."""
 
     DISK_FULL = "disk-full"
+    JOURNAL_HELD = "journal-held"
     SELF_CHECK = "self-check"
 
 

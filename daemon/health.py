@@ -191,15 +191,29 @@ def _writer(writer: Writer, journal: MeasuredJournal, oldest_ms: int) -> WriterH
 
 
 def _journal(journal: MeasuredJournal) -> JournalHealth:
-    disk = os.statvfs(journal.path.parent)
-    wal = journal.path.with_name(f"{journal.path.name}-wal")
     return JournalHealth(
         entries=journal.last_id,
-        bytes=journal.path.stat().st_size,
-        wal_bytes=wal.stat().st_size if wal.exists() else 0,
+        bytes=_size(journal.path),
+        wal_bytes=_size(journal.path.with_name(f"{journal.path.name}-wal")),
         captures_bytes=journal.captures_bytes(),
-        disk_free_bytes=disk.f_bavail * disk.f_frsize,
+        disk_free_bytes=_free(journal.path.parent),
     )
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, 0 where it cannot be seen: a figure ends nothing."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _free(folder: Path) -> int:
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return 0
+    return disk.f_bavail * disk.f_frsize
 
 
 def _devices(tables: Iterable[TableRunner]) -> dict[str, DeviceHealth]:

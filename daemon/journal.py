@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -28,8 +29,10 @@ from dollyd.daemon.journal_file import (
     connect_to_write,
     copy_to,
     locked,
+    save_open,
 )
 from dollyd.daemon.journal_tail import Tail, read_tail
+from dollyd.daemon.journal_trouble import SameFiles, code_of, held_by, passes_by_itself
 from dollyd.daemon.retention import prune_some
 
 __all__ = ["Entry", "Journal", "NewEntry", "Tail"]
@@ -37,6 +40,8 @@ __all__ = ["Entry", "Journal", "NewEntry", "Tail"]
 _ROWS_A_READ = 256
 """No read stays open longer than this many rows: an open one keeps the WAL growing."""
 _PRUNED_A_CALL = 1000
+HELD_MAX_S = 20.0
+"""How long a commit waits for another program's lock; the watchdog allows 30 s without progress."""
 
 
 class Journal:
@@ -56,6 +61,9 @@ class Journal:
         """Whether raw captures are kept with their records."""
         self.captures_left_out = 0
         """Captures that were not, since the start."""
+        self.held_by = ""
+        """Who keeps us from writing: another program with a lock on the file; empty for nobody."""
+        self._files = SameFiles(path)
         self._read = read
         self._write = write
         self._resources = ExitStack()
@@ -77,7 +85,7 @@ class Journal:
         Raises:
             JournalUnusableError: the path cannot be written, another daemon has the journal, or the file is
                 something else or of another version. The operator must act; the text is one clear line.
-            JournalError: the disk is full. Room may return by itself.
+            JournalError: a disk that is full, read-only or failing, a lock of another program. It may pass.
         """
         with ExitStack() as resources:
             try:
@@ -88,12 +96,12 @@ class Journal:
                     write = resources.enter_context(closing(connect_to_write(path)))
                 read = resources.enter_context(closing(connect_read_only(path)))
                 journal = cls(path, read, write, damage)
-            except OSError as error:
-                raise JournalUnusableError(f"{path}: cannot be opened: {error.strerror}") from error
-            except sqlite3.Error as error:
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-                    raise JournalError(f"{path}: cannot be opened: {error}") from error
-                raise JournalUnusableError(f"{path}: cannot be opened: {error}") from error
+            except (OSError, sqlite3.Error) as error:
+                why = error.strerror if isinstance(error, OSError) else str(error)
+                holder = held_by(path)
+                told = f"{path}: cannot be opened: {why}" + (f"; {holder} has it open" if holder else "")
+                kind = JournalError if passes_by_itself(path, error) else JournalUnusableError
+                raise kind(told) from error
             journal._resources = resources.pop_all()
             return journal
 
@@ -117,8 +125,10 @@ class Journal:
         """
         with self._write_lock:
             connection = self._connection()
+            if changed := self._files.look():
+                self._save(changed)
             try:
-                connection.execute("BEGIN IMMEDIATE")
+                self._begin(connection)
                 chain_ids = self._chain_ids | _add_chains(connection, entries, self._chain_ids)
                 written = [_numbered(self._last_id + n, entry) for n, entry in enumerate(entries, 1)]
                 connection.executemany(
@@ -135,13 +145,47 @@ class Journal:
                 connection.execute("COMMIT")
             except sqlite3.Error as error:
                 _roll_back(connection)
-                raise JournalError(f"{self.path}: records cannot be kept: {error}") from error
+                holder = f"; {self.held_by} holds its lock" if self.held_by else ""
+                raise JournalError(f"{self.path}: records cannot be kept: {error}{holder}") from error
             self._chain_ids, self._captured_bytes = chain_ids, captured_bytes
             if not keep_captures:
                 self.captures_left_out += sum(entry.capture is not None for entry in entries)
             self._last_id += len(entries)
             self._cursors.set(WRITTEN, self._last_id)
             return written
+
+    def check_files(self) -> None:
+        """Raise `JournalError` where the journal's name leads to other files than those that are open.
+
+        Nothing is to be kept in a file that nobody will find. What the open connection can read is saved.
+        """
+        if changed := self._files.look():
+            with self._write_lock:
+                self._save(changed)
+
+    def _save(self, changed: str) -> None:
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        saved = self.path.with_name(f"{self.path.name}.saved-{stamp}")
+        try:
+            save_open(self._connection(), saved)
+            told = f"what it held is saved in {saved}"
+        except (OSError, sqlite3.Error) as error:
+            told = f"what it held cannot be saved: {error}"
+        raise JournalError(f"{changed} while the journal was open; {told}")
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Begin to write. Another program's lock is waited for as long as a slow disk is."""
+        deadline_s = time.monotonic() + HELD_MAX_S
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
+                if code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline_s:
+                    raise
+                self.held_by = self.held_by or held_by(self.path) or "another program"
+            else:
+                self.held_by = ""
+                return
 
     def prune_captures(self, max_bytes: int) -> int:
         """Remove the oldest captures until all take at most `max_bytes` (compressed); gives how many.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dollyd.daemon.errors import JournalError
 from dollyd.daemon.files import sync_directory, sync_file
+from dollyd.daemon.journal_trouble import passes_by_itself
 
 LOCK = ".lock"
 """Behind the journal's name: the file whose lock is held by who writes."""
@@ -19,6 +20,8 @@ _APPLICATION_ID = 0x444F4C59
 """`DOLY`: tells a journal from any other SQLite file."""
 _WAL_KEPT_BYTES = 16 << 20
 _BUSY_TIMEOUT_S = 5
+_WRITE_TIMEOUT_S = 1
+"""How long SQLite waits for another program's lock at a commit; `Journal.append` goes on waiting."""
 
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -70,7 +73,8 @@ def locked(path: Path) -> Iterator[None]:
     try:
         file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     except OSError as error:
-        raise JournalUnusableError(f"{lock_path}: cannot be made: {error.strerror}") from error
+        kind = JournalError if passes_by_itself(lock_path, error) else JournalUnusableError
+        raise kind(f"{lock_path}: cannot be made: {error.strerror}") from error
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,7 +100,7 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
     """The one writing connection; makes the file and its tables where there are none."""
     if not path.exists():
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640))
-    connection = connect(path, "rw")
+    connection = connect(path, "rw", _WRITE_TIMEOUT_S)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")  # fsync before a commit returns
@@ -131,14 +135,28 @@ def copy_to(path: Path, copy: Path) -> None:
     sync_directory(copy.parent)
 
 
-def connect(path: Path, mode: str) -> sqlite3.Connection:
+def save_open(source: sqlite3.Connection, copy: Path) -> None:
+    """Copy what an open connection can read to a new file. Raises `OSError` or `sqlite3.Error`."""
+    os.close(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640))
+    try:
+        with closing(connect(copy, "rw")) as target:
+            source.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")
+        sync_file(copy)
+    except BaseException:
+        copy.unlink(missing_ok=True)
+        raise
+    sync_directory(copy.parent)
+
+
+def connect(path: Path, mode: str, timeout_s: float = _BUSY_TIMEOUT_S) -> sqlite3.Connection:
     """A connection to any file, `ro` or `rw`. Raises `sqlite3.Error`."""
     # Each connection is used by one thread at a time; the journal sees to it.
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         isolation_level=None,
-        timeout=_BUSY_TIMEOUT_S,
+        timeout=timeout_s,
         check_same_thread=False,
     )
 

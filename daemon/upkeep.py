@@ -67,6 +67,7 @@ class Upkeep:
         self._pruning = False
         """The last step of pruning has not removed all."""
         self._prune_problem = ""
+        self._held_by = ""
 
     async def run(self) -> None:
         """Look around until cancelled."""
@@ -80,6 +81,8 @@ class Upkeep:
             self.loop_lag_max_ms = max(self.loop_lag_max_ms, self.loop_lag_ms)
             due_ns = max(due_ns, now.mono_ns - _LOOK_EVERY_NS)
             self._look_at_the_clock()
+            await asyncio.to_thread(self._journal.check_files)
+            self._look_who_holds_the_journal()
             self._tell_of_the_disk(await asyncio.to_thread(self._free_bytes))
             looks += 1
             if looks % _HEALTH_EVERY_LOOKS == 1:
@@ -105,6 +108,17 @@ class Upkeep:
             self.clock_steps += 1
             self.last_step_ms = int(step_ns / NS_PER_MS)
             self._tell(ClockStepped(step_ns))
+
+    def _look_who_holds_the_journal(self) -> None:
+        holder = self._journal.held_by
+        if bool(holder) == bool(self._held_by):
+            return
+        self._held_by = holder
+        if holder:
+            _LOG.error("journal_held", by=holder, remedy="end the program, or have it give up its lock")
+        else:
+            _LOG.info("journal_free")
+        self.halts.put(Halt.JOURNAL_HELD, holds=bool(holder))
 
     # --- room ----------------------------------------------------------------------------------------
 

@@ -178,7 +178,7 @@ async def test_checkpoints_are_asked_for_every_so_often() -> None:
     upkeep = Upkeep(
         cast("Settings", settings),
         clock,
-        cast("Journal", SimpleNamespace(prune_captures=lambda _: 0)),
+        cast("Journal", SimpleNamespace(prune_captures=lambda _: 0, check_files=lambda: None, held_by="")),
         {},
         lambda: None,
         lambda: asked.append(clock.now_ns // NS_PER_S),

@@ -296,8 +296,9 @@ def test_b48_a_disk_that_turned_read_only_is_one_clear_line_and_stays_as_it_was(
     maker = filled(path)
     before = {file.name: file.read_bytes() for file in disk.iterdir()}
     remount(disk, "ro")
-    with pytest.raises(JournalUnusableError, match="Read-only"):
+    with pytest.raises(JournalError, match="Read-only") as caught:
         Journal.open(path)
+    assert not isinstance(caught.value, JournalUnusableError)  # it may pass: the next start tries again
     assert {file.name: file.read_bytes() for file in disk.iterdir()} == before
     remount(disk, "rw")
     with closing(Journal.open(path)) as journal:

@@ -39,7 +39,11 @@ class Host:
         self.unreadable = False
         self.captures_limits: list[int] = []
         self.journal = SimpleNamespace(
-            keep_captures=True, prune_captures=self._prune_captures, prune_records=self._prune_records
+            keep_captures=True,
+            held_by="",
+            check_files=lambda: None,
+            prune_captures=self._prune_captures,
+            prune_records=self._prune_records,
         )
         self.clock = VirtualClock()
         self.looked = asyncio.Event()
@@ -113,6 +117,18 @@ def test_b48_less_and_less_room_is_told_once_a_level_and_so_is_more(monkeypatch:
     assert host.journal.keep_captures
     assert host.has(10) == [("HostIncident", "captures-stopped"), ("PlayHalted", "disk-full")]
     assert host.has(500) == [("HostIncident", "captures-resumed"), ("PlayHalted", "")]
+
+
+async def test_n14_no_round_begins_while_another_program_holds_the_journal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host(section(), monkeypatch)
+    host.journal.held_by = "sqlitebrowser (pid 812)"
+    await host.run_for(2)
+    assert host.told[-1:] == [("PlayHalted", "journal-held")]
+    host.journal.held_by = ""
+    await host.run_for(2)
+    assert host.told[-2:] == [("PlayHalted", "journal-held"), ("PlayHalted", "")]
 
 
 def test_a_disk_that_cannot_be_seen_is_a_failure_of_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
