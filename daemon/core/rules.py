@@ -90,6 +90,16 @@ class Case:
         return frozenset(w.facts.wheel_direction for w in self.round.witnesses) - {""}
 
     @property
+    def turns_disagree(self) -> bool:
+        """Whether two devices counted the ball's turns, without a loss, and are more than one turn apart.
+
+        One turn is where their sensors stand.
+        """
+        told = [w.facts for w in self.round.witnesses if w.facts.ball_turns_x100 is not None]
+        turns = [facts.ball_turns_x100 or 0 for facts in told if not facts.turns_lower_bound]
+        return bool(turns) and max(turns) - min(turns) > 100
+
+    @property
     def wheel_direction(self) -> str:
         """Direction of the wheel on which all agree, empty where none saw it."""
         return min(self.wheel_directions) if len(self.wheel_directions) == 1 else ""

@@ -33,6 +33,8 @@ def _short_of_turns(case: Case, witness: WitnessState) -> bool:
 
 def _too_few_turns(case: Case) -> bool:
     """A count that lost events, or that something speaks against, proves no lack of turns."""
+    if case.all_heard and case.turns_disagree:
+        return False
 
     def proven(facts: DrawFacts) -> bool:
         known = facts.turns_basis in (TurnsBasis.COUNTED, TurnsBasis.REPORTED)
@@ -273,6 +275,12 @@ DOUBT_RULES: tuple[Rule, ...] = (
         "design 5: witnesses must agree",
         "two devices saw different directions of the ball or of the wheel",
         _directions_disagree,
+    ),
+    Rule(
+        "turns-disagree",
+        "design 5: witnesses must agree",
+        "two devices counted different turns of the ball",
+        lambda case: case.all_heard and case.turns_disagree,
     ),
     Rule(
         "direction-not-proven",

@@ -30,6 +30,8 @@ from dollyd.daemon.core.events import (
     Ending,
     GameRef,
     GameStarted,
+    Reading,
+    ReadingContradicted,
     TurnsBasis,
 )
 from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
@@ -50,6 +52,7 @@ from dollyd.drivers.protocols.cammegh_ss2_lines import (
     parse_tail,
     said_of_itself,
 )
+from dollyd.drivers.protocols.cammegh_ss2_read import LastRead
 from dollyd.drivers.spec import NOTHING, DeviceSetup, Order, Said, Status
 
 OPTIONS: dict[str, type] = {"polled": bool, "poll_ms": int, "rotor_rpm_x10_max": int}
@@ -84,6 +87,8 @@ class Ss2State:
     polled_at_ns: int = 0
     status: Status = Status.INIT
     who: Identity = field(default_factory=Identity)
+    read: LastRead | None = None
+    """The last reading, while the wheel still shows it."""
 
 
 class Ss2Protocol:
@@ -261,10 +266,21 @@ class Ss2Protocol:
         # A stall while bets are open hides nothing; the path begins with the last line of state 2.
         if at.mono_ns - self._state.status_at_ns > self._silence_ns and line.state is not State.PLACE_BETS:
             self._gap(State.PLACE_BETS, *SPINNING)
+        self._compare_last(line)
         self._tell_game(line, at)
         self._change(last=line, status_at_ns=at.mono_ns)
         self._health(line)
         self._ask_if_idle(at)
+
+    def _compare_last(self, line: StatusLine) -> None:
+        """The game before is over, but the wheel still says what came in it."""
+        if (read := self._state.read) is None:
+            return
+        if read.contradicted_by(line):
+            self._events.append(ReadingContradicted(read.game, (line.pocket,)))
+            self._change(read=None)
+        else:
+            self._change(read=read.after(line))
 
     def _tell_game(self, line: StatusLine, at: Stamp) -> None:
         """Let the game that a line belongs to hear it: the one in progress, a new one, or none."""
@@ -393,11 +409,18 @@ class Ss2Protocol:
     def _keep(self, story: Story) -> None:
         if story.attempt is not self._state.attempt:
             self._change(attempt=story.attempt)
-        self._events += story.events
+        self._hear_of(story)
 
     def _close(self, story: Story) -> None:
         self._change(attempt=None)
+        self._hear_of(story)
+
+    def _hear_of(self, story: Story) -> None:
         self._events += story.events
+        for event in story.events:
+            if isinstance(event, Reading):
+                read = LastRead(event.game, story.attempt.counter, event.value[0])
+                self._change(read=read)
 
     def _change(self, **changes: Any) -> None:
         self._state = replace(self._state, **changes)

@@ -30,6 +30,7 @@ from dollyd.daemon.core.events import (
     ReadingContradicted,
 )
 from dollyd.daemon.core.stamp import Stamp
+from dollyd.drivers.agreement import both_kept
 from dollyd.drivers.protocols.cammegh_ss2_attempt import CLOSED_BETS, SPINNING, STEPS, Attempt, Terms
 from dollyd.drivers.protocols.cammegh_ss2_lines import BonusNumber, State, StatusLine, Warn
 
@@ -95,6 +96,7 @@ class Story:
         if attempt.done:
             self._compare(pocket)
         elif attempt.bare and attempt.bare != pocket:
+            self._differ("number", f"bare {attempt.bare}", f"bare {pocket}")
             self.spoil(Defect.WITNESSES_DISAGREE)
         else:
             self._change(bare=pocket, bare_at_ns=at.mono_ns)
@@ -104,7 +106,12 @@ class Story:
     def bonus(self, line: BonusNumber) -> None:
         """A bonus number; without a licence it has no value."""
         if line.value is not None:
-            kept = dict(self.attempt.bonus) | {f"bonus_{line.index}": str(line.value)}
+            name, shown = f"bonus_{line.index}", str(line.value)
+            before = dict(self.attempt.bonus).get(name, shown)
+            if before != shown:
+                self._differ(name, f"*Y {before}", f"*Y {shown}")
+                self._doubt(Defect.WITNESSES_DISAGREE)
+            kept = dict(self.attempt.bonus) | {name: shown}
             self._change(bonus=tuple(kept.items()))
 
     def damaged(self) -> None:
@@ -205,7 +212,10 @@ class Story:
             self._doubt(Defect.ROTOR_OVER_SPEED)
         if line.rpm_x10 == 0:
             self._doubt(Defect.ROTOR_STOPPED)
-        if self.attempt.rotor not in (None, line.counter_clockwise):
+        before = self.attempt.rotor
+        if before not in (None, line.counter_clockwise):
+            was, now = _DIRECTIONS[bool(before)], _DIRECTIONS[line.counter_clockwise]
+            self._differ("rotor", was, now)
             self._doubt(Defect.ROTOR_REVERSED)
         self._change(rotor=line.counter_clockwise)
 
@@ -232,6 +242,7 @@ class Story:
         if pocket not in self._terms.pockets:
             self.spoil(Defect.NOT_ON_WHEEL)
         elif attempt.number and attempt.number != pocket:
+            self._differ("number", f"*X {attempt.number}", f"*X {pocket}")
             self.spoil(Defect.NUMBER_CHANGED)
         elif not attempt.number or _HEELS * (at.mono_ns - attempt.five_at_ns) >= self._terms.period_ns:
             self._change(number=pocket, fives=attempt.fives + 1, five_at_ns=at.mono_ns)
@@ -251,6 +262,7 @@ class Story:
     def _confirm(self) -> None:
         attempt = self.attempt
         if attempt.number and attempt.bare and attempt.bare != attempt.number:
+            self._differ("number", f"bare {attempt.bare}", f"*X {attempt.number}")
             self.spoil(Defect.WITNESSES_DISAGREE)
         elif self._terms.bonus_due_ns(attempt) is None:
             self._read()
@@ -266,6 +278,7 @@ class Story:
             wheel_direction=_DIRECTIONS[bool(attempt.rotor)],
             ball_direction=_DIRECTIONS[not attempt.rotor],
             details=(
+                *attempt.facts.details,
                 ("bare_number", attempt.bare or "none"),
                 ("status_lines", str(attempt.fives)),
                 *attempt.bonus,
@@ -291,6 +304,10 @@ class Story:
         flags = self.attempt.facts.flags
         if flag not in flags:
             self._learn(flags=(*flags, flag))
+
+    def _differ(self, what: str, one: str, other: str) -> None:
+        """Two readings of one thing that differ stand in the record."""
+        self._change(facts=both_kept(self.attempt.facts, what, one, other))
 
     def _doubt(self, doubt: Defect) -> None:
         if doubt not in self.attempt.doubts:

@@ -12,13 +12,13 @@ from __future__ import annotations
 from dollyd.daemon.core.events import Defect, Flag, Observed, TurnsBasis
 from dollyd.drivers.protocols.tlp_device import whole_of
 from dollyd.drivers.protocols.tlp_game import AT_REST, DIRECTIONS, MOVING, Kind
-from dollyd.drivers.protocols.tlp_games import TlpGames
+from dollyd.drivers.protocols.tlp_laps import LapGames, one_more
 from dollyd.drivers.protocols.tlp_sentence import Sentence
-from dollyd.drivers.protocols.tlp_wheel import FLAGS, counts_agree, one_more, with_total
+from dollyd.drivers.protocols.tlp_wheel import FLAGS
 from dollyd.drivers.spec import DeviceSetup
 
 
-class BallProtocol(TlpGames):
+class BallProtocol(LapGames):
     """The language of a ball detector without I/O."""
 
     def __init__(self, setup: DeviceSetup) -> None:
@@ -27,31 +27,48 @@ class BallProtocol(TlpGames):
     def _begins_with(self, sentence: Sentence) -> bool:
         return sentence.field(1) == "LAP"
 
+    def _on_state(self, sentence: Sentence) -> None:
+        attempt = self._own.attempt
+        if attempt and attempt.state in (MOVING, AT_REST) and not attempt.result:
+            self._laps_shown(sentence.field(2))
+            self._ball_runs(DIRECTIONS.get(sentence.field(3), ""))
+
+    def _ball_runs(self, direction: str) -> None:
+        """Clause 7: the direction of the ball is the same wherever it is told."""
+        attempt = self._own.attempt
+        if attempt is None or not direction:
+            return
+        before = attempt.direction
+        self._compare("ball_direction", before, direction, agree=before in ("", direction))
+        self._change(direction=before or direction)
+
     def _on_event(self, sentence: Sentence) -> None:
         attempt = self._own.attempt
         if attempt is None:
             return
         match sentence.field(1):
             case "LAP":
+                self._tally("LAP", sentence.field(2))
                 turns_x100 = one_more(attempt.facts.ball_turns_x100)
                 self._learn(turns_basis=TurnsBasis.COUNTED, ball_turns_x100=turns_x100)
             case "DROP":
                 self._go_to(AT_REST)
+                self._laps_told(sentence.field(2), "DROP")
+                self._change(dropped=sentence.field(2))
+                self._ball_runs(DIRECTIONS.get(sentence.field(3), ""))
             case _:
                 self.counters["unknown-event"] += 1
 
     def _on_rest(self, fields: tuple[str, ...]) -> None:
         _, laps, direction, mask, *_ = (*fields, *("",) * 4)
-        attempt = self._own.attempt
-        if attempt is None:
-            return
-        total, lost = whole_of(laps), bool(self._own.missing)
-        agree = counts_agree(attempt.facts, total, lost=lost)
-        self._change(facts=with_total(attempt.facts, total, lost=lost))
+        dropped = self._own.attempt.dropped if self._own.attempt else ""
+        agree = whole_of(dropped) in (None, whole_of(laps)) or whole_of(laps) is None
+        doubt = Defect.COUNTS_DIFFER
+        self._compare("laps_dropped", f"RES {laps}", f"DROP {dropped}", agree=agree, doubt=doubt)
+        self._laps_at_rest(laps)
+        self._ball_runs(DIRECTIONS.get(direction, ""))
         if self._confirmed_flags(mask) is None:
             return
-        if not agree:
-            self._spoil(Defect.COUNTS_DIFFER)
         self._direction(DIRECTIONS.get(direction, ""))
         attempt = self._own.attempt
         if attempt and attempt.open:

@@ -16,6 +16,7 @@ from dollyd.daemon.core.events import Defect, Flag
 from dollyd.drivers.protocols.tlp_device import mask_of, whole_of
 from dollyd.drivers.protocols.tlp_game import AT_REST, MOVING, PLACE_BETS, FlagTable, Kind
 from dollyd.drivers.protocols.tlp_games import TlpGames
+from dollyd.drivers.protocols.tlp_sentence import Sentence
 from dollyd.drivers.spec import DeviceSetup
 
 OPTIONS: dict[str, type] = {"confidence_min_x100": int}
@@ -58,6 +59,12 @@ class DiceProtocol(TlpGames):
     def _value_of(self, fields: tuple[str, ...]) -> tuple[str, ...]:
         return _Parts(fields).faces
 
+    def _on_state(self, sentence: Sentence) -> None:
+        """Clause 9.1: a camera that is set to another number of dice looks for other dice than these."""
+        attempt, dice = self._own.attempt, whole_of(sentence.field(2))
+        if attempt and attempt.state in (PLACE_BETS, MOVING) and dice is not None:
+            self._compare("dice", f"STA {dice}", f"game {self._dice}", agree=dice == self._dice)
+
     def _on_rest(self, fields: tuple[str, ...]) -> None:
         parts, attempt = _Parts(fields), self._own.attempt
         bits = mask_of(parts.mask)
@@ -69,8 +76,9 @@ class DiceProtocol(TlpGames):
         if len(parts.faces) != self._dice:
             bits |= _WRONG_COUNT
         image = (("image", parts.image),) if parts.image else ()
-        self._change(facts=replace(attempt.facts, details=image))
+        self._change(facts=replace(attempt.facts, details=(*attempt.facts.details, *image)))
         self._note_flags(bits)
+        self._confirmed_doubts()
         attempt = self._own.attempt
         if self._readable(parts, bits):
             self._finish(parts.faces)

@@ -21,7 +21,8 @@ from dollyd.daemon.core.events import (
     GameRef,
 )
 from dollyd.daemon.core.stamp import NS_PER_MS
-from dollyd.drivers.protocols.tlp_device import TlpDevice
+from dollyd.drivers.agreement import both_kept
+from dollyd.drivers.protocols.tlp_device import TlpDevice, whole_of
 from dollyd.drivers.spec import DeviceSetup
 
 BEFORE_GAME, PLACE_BETS, MOVING, NO_MORE_BETS, AT_REST, CLOSED = range(1, 7)
@@ -70,6 +71,16 @@ class Travel:
     run: int = 0
     """Passes since the last change of direction."""
     longest: int = 0
+    longest_forward: bool | None = None
+    """Direction of the longest way, None where there is none yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How a device numbers its events of one kind in this draw."""
+
+    what: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,13 @@ class Attempt:
     direction: str = ""
     """Of the rotor, as `STA` told it last after no more bets."""
     travel: Travel = field(default_factory=Travel)
+    tallies: tuple[Tally, ...] = ()
+    tallies_from_one: bool = True
+    """Nothing was counted, or may have been, before the draw."""
+    total: str = ""
+    """What `STA` showed last in the draw of that of which `RES` gives the total."""
+    dropped: str = ""
+    """The total that a ball detector told with the drop."""
     result: tuple[str, ...] = ()
     """The fields of its `RES`, as first heard."""
     done: bool = False
@@ -173,6 +191,40 @@ class GameKeeper(TlpDevice[GamesState]):
         attempt = self._own.attempt
         if attempt and not attempt.done and defect not in attempt.facts.defects:
             self._learn(defects=(*attempt.facts.defects, defect))
+
+    def _compare(
+        self,
+        what: str,
+        one: str,
+        other: str,
+        *,
+        agree: bool,
+        doubt: Defect = Defect.WITNESSES_DISAGREE,
+    ) -> None:
+        """Two readings of one thing in this draw: a doubt that names both, unless they agree."""
+        attempt = self._own.attempt
+        if agree or attempt is None or attempt.done:
+            return
+        self._change(facts=both_kept(attempt.facts, what, one, other))
+        self._doubt(doubt)
+
+    def _tally(self, what: str, text: str) -> None:
+        """The number that an event bears among its kind; an empty one is not known."""
+        attempt, number = self._own.attempt, whole_of(text)
+        if attempt is None or number is None:
+            return
+        before = {tally.what: tally.number for tally in attempt.tallies}
+        lost = bool(self._own.missing)
+        if what in before:
+            agree = number == before[what] + 1 or (lost and number > before[what])
+        else:
+            agree = number == 1 or lost or not attempt.tallies_from_one
+        agree = agree or attempt.state == PLACE_BETS  # what moves before the draw counts for nothing
+        due = before.get(what, 0) + 1
+        doubt = Defect.COUNTS_DIFFER
+        self._compare(f"{what.lower()}_number", f"{what} {number}", f"due {due}", agree=agree, doubt=doubt)
+        tallies = tuple(Tally(*pair) for pair in sorted((before | {what: number}).items()))
+        self._change(tallies=tallies)
 
     def _gap(self, *states: int) -> None:
         """Something may have been missed, if the game is in one of these states."""

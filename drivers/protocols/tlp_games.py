@@ -231,12 +231,14 @@ class TlpGames(GameKeeper):
 
     def _nothing_moved(self) -> None:
         """The device stands at the begin of a game: nothing counted so far, or lost, was of its draw."""
+        lost = bool(self._own.missing)
         self._keep(missing=())
         if attempt := self._own.attempt:
             facts = replace(
                 attempt.facts, turns_basis=TurnsBasis.NONE, ball_turns_x100=None, wheel_turns_x100=None
             )
-            self._change(facts=facts, travel=Travel())
+            from_one = attempt.tallies_from_one and not attempt.tallies and not lost
+            self._change(facts=facts, travel=Travel(), tallies=(), tallies_from_one=from_one, total="")
 
     def _on_counted(self, sentence: Sentence, at: Stamp) -> None:
         attempt, game = self._own.attempt, sentence.field(0)
@@ -333,10 +335,14 @@ class TlpGames(GameKeeper):
             self._spoil(Defect.UNREAD)
             return None
         self._note_flags(bits)
+        self._confirmed_doubts()
+        return bits
+
+    def _confirmed_doubts(self) -> None:
+        """The draw came to an outcome: what was doubtful decides."""
         if attempt := self._own.attempt:
             for doubt in attempt.doubts:
                 self._spoil(doubt)
-        return bits
 
     def _finish(self, value: tuple[str, ...]) -> None:
         """The evidence is complete: this is the reading."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dollyd.daemon.core.events import Defect, Ending, Flag, GameEnded, TurnsBasis
-from dollyd.drivers.protocols.tlp_device import whole_of
+from dollyd.drivers.protocols.tlp_device import mask_of, whole_of
 from dollyd.drivers.protocols.tlp_game import (
     AT_REST,
     DIRECTIONS,
@@ -60,7 +60,8 @@ def passed(travel: Travel, sector: int, sectors: int) -> tuple[Travel, bool]:
     neighbour = step in (1, sectors - 1)
     forward = step == 1 if neighbour else travel.forward
     run = travel.run + 1 if forward == travel.forward else 1
-    return Travel(sector, forward, run, max(travel.longest, run)), neighbour
+    longest = replace(travel, longest=run, longest_forward=forward) if run > travel.longest else travel
+    return replace(longest, sector=sector, forward=forward, run=run), neighbour
 
 
 class MoneyWheelProtocol(TlpGames):
@@ -73,8 +74,33 @@ class MoneyWheelProtocol(TlpGames):
     def _on_state(self, sentence: Sentence) -> None:
         """While bets are open the wheel says where it stands."""
         attempt, sector = self._own.attempt, whole_of(sentence.field(2))
-        if attempt and attempt.state == PLACE_BETS and sector:
+        if attempt is None or not sector or attempt.result:
+            return
+        if attempt.state == PLACE_BETS:
             self._change(travel=Travel(sector=sector))
+        elif attempt.state == AT_REST:
+            self._stands("STA", sector)
+        else:
+            self._passes_at(sector)
+
+    def _passes_at(self, sector: int) -> None:
+        """Clause 8.1: while it turns, `STA` shows the sector of the last pass or of the one being told."""
+        attempt = self._own.attempt
+        last = attempt.travel.sector if attempt else 0
+        near = (sector - last) % self._sectors in (0, 1, self._sectors - 1)
+        agree = not last or near or bool(self._own.missing)
+        self._compare("sector_shown", f"STA {sector}", f"PASS {last}", agree=agree)
+
+    def _stands(self, source: str, sector: int) -> None:
+        """Clause 8.3: at rest the wheel stands where the last pass has brought it, and nowhere else."""
+        attempt = self._own.attempt
+        if attempt is None:
+            return
+        last, shown = attempt.travel.sector, whole_of(attempt.total)
+        agree = not last or sector == last or bool(self._own.missing)
+        self._compare("sector", f"{source} {sector}", f"PASS {last}", agree=agree)
+        self._compare("sector_at_rest", f"{source} {sector}", f"STA {shown}", agree=shown in (None, sector))
+        self._change(total=str(sector))
 
     def _on_event(self, sentence: Sentence) -> None:
         attempt, sector = self._own.attempt, whole_of(sentence.field(2))
@@ -92,13 +118,14 @@ class MoneyWheelProtocol(TlpGames):
 
     def _on_rest(self, fields: tuple[str, ...]) -> None:
         _, sector, direction, turns_x100, mask, *_ = (*fields, *("",) * 5)
-        agree = self._count(whole_of(turns_x100))
+        self._count(whole_of(turns_x100))
+        if (sector,) in self._setup.readings and not (mask_of(mask) or 0) & _ON_PIN:
+            self._stands("RES", int(sector))
+        self._turned(DIRECTIONS.get(direction, ""))
         self._note(wheel_direction=DIRECTIONS.get(direction, ""))
         bits = self._confirmed_flags(mask)
         if bits is None:
             return
-        if not agree:
-            self._spoil(Defect.COUNTS_DIFFER)
         attempt = self._own.attempt
         if attempt and bits & _ON_PIN:
             # No sector, and a rule that says what this means: the game has told all.
@@ -110,19 +137,30 @@ class MoneyWheelProtocol(TlpGames):
         else:
             self._finish((sector,))
 
-    def _count(self, total_x100: int | None) -> bool:
+    def _turned(self, direction: str) -> None:
+        """Clause 8.3: `dir` is the direction of the longest way."""
+        attempt = self._own.attempt
+        if attempt is None or not direction or attempt.travel.longest_forward is None:
+            return
+        counted = DIRECTIONS["0" if attempt.travel.longest_forward else "1"]
+        agree = direction == counted or bool(self._own.missing)
+        self._compare("direction", f"RES {direction}", f"PASS {counted}", agree=agree)
+
+    def _count(self, total_x100: int | None) -> None:
         """The host's count stands; the wheel's total must be within one sector of it (MW-4)."""
         attempt, lost = self._own.attempt, bool(self._own.missing)
         if attempt is None:
-            return True
+            return
         if attempt.facts.wheel_turns_x100 is None:
             if total_x100 is not None:
                 self._note(turns_basis=TurnsBasis.REPORTED, wheel_turns_x100=total_x100)
-            return True
+            return
         self._note(turns_lower_bound=lost)
         if total_x100 is None:
-            return True
+            return
         # In hundredths of a sector; the wheel's total itself may be rounded by a hundredth of a turn.
         ahead = total_x100 * self._sectors - attempt.travel.longest * 100
         within = 100 + self._sectors
-        return ahead >= -within and (lost or ahead <= within)
+        agree = ahead >= -within and (lost or ahead <= within)
+        counted, doubt = attempt.facts.wheel_turns_x100, Defect.COUNTS_DIFFER
+        self._compare("turns_x100", f"RES {total_x100}", f"counted {counted}", agree=agree, doubt=doubt)

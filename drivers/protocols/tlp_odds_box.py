@@ -116,8 +116,10 @@ class OddsBoxProtocol(TlpDevice[OddsBoxState]):
         match sentence.message:
             case "RES":
                 self._on_answer(sentence)
+            case "STA":
+                self._on_flags(mask_of(sentence.field(2) or "00"))
             case "FLT":
-                self._on_fault(sentence)
+                self._on_flags(mask_of(sentence.field(1)))
 
     # --- draws ---------------------------------------------------------------------------------------
 
@@ -176,9 +178,11 @@ class OddsBoxProtocol(TlpDevice[OddsBoxState]):
             return
         self._events.append(OddsDrawn(self._setup.name, asked.round, int(table), counter, nonce, proof))
 
-    def _on_fault(self, sentence: Sentence) -> None:
-        """A fault stands until the box says hello with another boot id or is connected anew."""
-        mask = mask_of(sentence.field(1))
+    def _on_flags(self, mask: int | None) -> None:
+        """A fault stands until the box says hello with another boot id or is connected anew.
+
+        `FLT` and `STA` tell the same flags: what one of them does not carry, the other makes good.
+        """
         bits = 0x02 if mask is None else mask
         for bit, cause in _FAULTS.items():
             if bits & bit:

@@ -9,9 +9,7 @@ witness. A wheel that sends no events has reported turns only.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from dollyd.daemon.core.events import Defect, DrawFacts, Flag, TurnsBasis
+from dollyd.daemon.core.events import Defect, Flag, TurnsBasis
 from dollyd.drivers.protocols.tlp_device import whole_of
 from dollyd.drivers.protocols.tlp_game import (
     AT_REST,
@@ -22,7 +20,7 @@ from dollyd.drivers.protocols.tlp_game import (
     FlagTable,
     Kind,
 )
-from dollyd.drivers.protocols.tlp_games import TlpGames
+from dollyd.drivers.protocols.tlp_laps import LapGames, one_more
 from dollyd.drivers.protocols.tlp_sentence import Sentence
 from dollyd.drivers.spec import DeviceSetup
 
@@ -49,28 +47,7 @@ FLAGS = FlagTable(
 """Clause 6.4; ball detectors have the same."""
 
 
-def one_more(turns_x100: int | None) -> int:
-    """A whole turn on top of those counted so far."""
-    return (turns_x100 or 0) + 100
-
-
-def counts_agree(facts: DrawFacts, total: int | None, *, lost: bool) -> bool:
-    """Whether the device's total is the host's count of laps; where events were lost it may be more."""
-    counted = facts.ball_turns_x100
-    if counted is None or total is None:
-        return True
-    return counted == 100 * total or (lost and counted < 100 * total)
-
-
-def with_total(facts: DrawFacts, total: int | None, *, lost: bool) -> DrawFacts:
-    """The host's count stands; the device's total stands in where there is none. Weaker of two bases."""
-    counted = facts.ball_turns_x100 is not None or facts.wheel_turns_x100 is not None
-    if facts.ball_turns_x100 is None and total is not None:
-        facts = replace(facts, turns_basis=TurnsBasis.REPORTED, ball_turns_x100=100 * total)
-    return replace(facts, turns_lower_bound=counted and lost)
-
-
-class WheelProtocol(TlpGames):
+class WheelProtocol(LapGames):
     """The language of a wheel without I/O."""
 
     def __init__(self, setup: DeviceSetup) -> None:
@@ -89,6 +66,8 @@ class WheelProtocol(TlpGames):
 
     def _on_state(self, sentence: Sentence) -> None:
         attempt = self._own.attempt
+        if attempt is not None and attempt.state in (MOVING, NO_MORE_BETS):
+            self._laps_shown(sentence.field(5))
         if attempt is None or attempt.state != NO_MORE_BETS:
             return
         if whole_of(sentence.field(3)) == 0 and not self._boule:  # a boule bowl need not turn
@@ -100,8 +79,8 @@ class WheelProtocol(TlpGames):
         attempt = self._own.attempt
         if attempt is None or not direction:
             return
-        if attempt.direction not in ("", direction):
-            self._doubt(Defect.ROTOR_REVERSED)
+        before, doubt = attempt.direction, Defect.ROTOR_REVERSED
+        self._compare("rotor", before, direction, agree=before in ("", direction), doubt=doubt)
         self._change(direction=direction)
 
     def _on_event(self, sentence: Sentence) -> None:
@@ -109,30 +88,28 @@ class WheelProtocol(TlpGames):
         if attempt is None:
             return
         facts = attempt.facts
-        match sentence.field(1):
+        what = sentence.field(1)
+        match what:
             case "LAP":
                 self._note(turns_basis=TurnsBasis.COUNTED, ball_turns_x100=one_more(facts.ball_turns_x100))
             case "REV":
                 self._note(turns_basis=TurnsBasis.COUNTED, wheel_turns_x100=one_more(facts.wheel_turns_x100))
             case _:
                 self.counters["unknown-event"] += 1
+                return
+        self._tally(what, sentence.field(2))
 
     def _on_rest(self, fields: tuple[str, ...]) -> None:
         _, number, _, direction, laps, mask, pocket, *_ = (*fields, *("",) * 6)
-        attempt = self._own.attempt
-        if attempt is None:
-            return
-        total, lost = whole_of(laps), bool(self._own.missing)
-        agree = counts_agree(attempt.facts, total, lost=lost)
-        facts = with_total(attempt.facts, total, lost=lost)
+        self._laps_at_rest(laps)
         self._rotor(DIRECTIONS.get(direction, ""))
-        self._change(facts=replace(facts, details=(("pocket", pocket),) if pocket else ()))
+        if (attempt := self._own.attempt) and pocket:
+            self._note(details=(*attempt.facts.details, ("pocket", pocket)))
+        self._pockets_agree(number, pocket)
         bits = self._confirmed_flags(mask)
         if bits is None:
             return
         self._directions(direction, with_rotor=bool(bits & _WITH_ROTOR))
-        if not agree:
-            self._spoil(Defect.COUNTS_DIFFER)
         self._read(number, pocket)
 
     def _directions(self, text: str, *, with_rotor: bool) -> None:
@@ -144,16 +121,26 @@ class WheelProtocol(TlpGames):
         ball = text if same else ("1" if text == "0" else "0")
         self._note(wheel_direction=DIRECTIONS[text], ball_direction=DIRECTIONS[ball])
 
+    def _pockets_agree(self, number: str, pocket: str) -> None:
+        """Clause 6.3: index and number are two readings of one pocket; the layout begins at the mark."""
+        readings, index = self._setup.readings, whole_of(pocket)
+        if not pocket or not self._on_wheel((number, pocket) if self._boule else (number,)):
+            return
+        there = readings[index][0] if index is not None and index < len(readings) else "none"
+        self._compare("pocket", f"number {number}", f"pocket {pocket} has {there}", agree=there == number)
+
     def _read(self, number: str, pocket: str) -> None:
         value = (number, pocket) if self._boule else (number,)
         if "" in value:
             self._spoil(Defect.UNREAD)
-        elif any(text not in known for text, known in zip(value, self._known, strict=True)):
+        elif not self._on_wheel(value):
             self._spoil(Defect.NOT_ON_WHEEL)
-        elif value not in self._setup.readings:
-            self._spoil(Defect.SENSORS_DISAGREE)
         else:
             self._finish(value)
+
+    def _on_wheel(self, value: tuple[str, ...]) -> bool:
+        """Whether there is such a number, and such a cup, each by itself."""
+        return all(text in known for text, known in zip(value, self._known, strict=True))
 
     @property
     def _known(self) -> tuple[frozenset[str], ...]:

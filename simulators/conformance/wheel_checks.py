@@ -19,6 +19,7 @@ from dollyd.simulators.conformance.seen import (
     ours,
     whole_games,
 )
+from dollyd.simulators.layouts import american, european
 
 _ON_PIN = 0x04
 
@@ -86,9 +87,41 @@ def laps_at_drop(record: Record) -> Tally:
     return tally
 
 
-def pockets(record: Record) -> Tally:
-    """6.3: a pocket has one number; a boule wheel names its pocket."""
+def laps_shown(place: int) -> Callable[[Record], Tally]:
+    """6.1, 7.1: the laps in `STA` are the `LAP` events so far, within the one that is being told."""
+
+    def check(record: Record) -> Tally:
+        tally = Tally()
+        for game in whole_games(record):
+            laps = game.of("LAP")
+            for line in game.heartbeats if laps else ():
+                so_far = sum(lap.at_ns <= line.at_ns for lap in laps)
+                shown = number_of(line.field(place))
+                off = line.field(0) in "34" and shown is not None and abs(shown - so_far) > 1
+                tally.look(line, f"{shown} laps, but {so_far} events LAP" if off else "")
+        return tally
+
+    return check
+
+
+def one_direction(record: Record) -> Tally:
+    """7.3: `STA`, `DROP` and `RES` of a run tell one direction of the ball."""
     tally = Tally()
+    for game in whole_games(record):
+        if game.result is None:
+            continue
+        told = [line.field(3) for line in game.of("DROP")]
+        told += [line.field(3) for line in game.heartbeats if line.field(0) in "35"]
+        others = sorted({text for text in told if text} - {game.result.field(2)})
+        why = f"direction {game.result.field(2)}, but {others[0]} was told before" if others else ""
+        tally.look(game.result, why if game.result.field(2) else "")
+    return tally
+
+
+def pockets(record: Record) -> Tally:
+    """6.3: a pocket has one number, that of the layout; a boule wheel names its pocket."""
+    tally = Tally()
+    orders = [european(), american()]
     boule = any(line.field(1) == "BOULE" for line in record.of("HEL"))
     numbers: dict[str, str] = {}
     for one in ours(record):
@@ -98,8 +131,17 @@ def pockets(record: Record) -> Tally:
             continue
         other = numbers.setdefault(pocket, number) if pocket and number else number
         why = f"pocket {pocket} is {number} now and was {other} before"
+        if other == number and pocket and not boule:
+            orders = [order for order in orders if _has(order, pocket, number)]
+            other = number if orders else ""
+            why = f"pocket {pocket} is {number}: no layout from the reference mark on is so"
         tally.look(one.first, why if other != number else "")
     return tally
+
+
+def _has(order: tuple[str, ...], pocket: str, number: str) -> bool:
+    index = number_of(pocket)
+    return index is not None and index < len(order) and order[index] == number
 
 
 def heartbeat_sector(record: Record) -> Tally:

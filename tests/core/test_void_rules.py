@@ -69,6 +69,7 @@ DOUBT_IDS = [
     "turns-not-proven",
     "turns-uncertain",
     "directions-disagree",
+    "turns-disagree",
     "direction-not-proven",
     "direction-not-alternated",
     "draw-before-no-more-bets",
@@ -260,6 +261,12 @@ DOUBT_PAIRS = [
         "directions-disagree",
         a_round(others=(ball(replace(PLAIN, ball_direction=COUNTER)),)),
         a_round(others=(ball(replace(PLAIN, ball_direction=CLOCKWISE)),)),
+        WITH_BALL,
+    ),
+    Pair(
+        "turns-disagree",
+        a_round(COUNTED, others=(ball(replace(COUNTED, ball_turns_x100=501)),)),
+        a_round(COUNTED, others=(ball(replace(COUNTED, ball_turns_x100=500)),)),
         WITH_BALL,
     ),
     Pair(

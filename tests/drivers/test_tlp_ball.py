@@ -120,7 +120,8 @@ def test_sensors_that_disagree_spoil_the_run() -> None:
 
 def test_only_flag_02_tells_it_the_direction_of_the_rotor() -> None:
     detector = Detector()
-    told = heard([detector.hello(), *detector.run(4), detector.res(way="1", flags="02")])
+    detector.way = "1"
+    told = heard([detector.hello(), *detector.run(4), detector.res(flags="02")])
     facts = told.of(Observed)[0].facts
     assert facts.ball_direction == facts.wheel_direction == "counter-clockwise"
 

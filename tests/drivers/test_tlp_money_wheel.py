@@ -38,6 +38,7 @@ def heard(*lines: bytes) -> Host:
 
 def game_of(*ways: int, turns_x100: str = "", start: int = 1, flags: str = "00") -> Host:
     wheel = MoneyWheel(start)
+    wheel.way = "1" if max(ways, key=abs, default=0) < 0 else "0"
     return heard(wheel.hello(), wheel.sta(1), *wheel.turn(*ways), wheel.sta(5), wheel.res(turns_x100, flags))
 
 

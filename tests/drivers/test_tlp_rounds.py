@@ -192,10 +192,11 @@ def test_a_boule_void(tmp_path: Path) -> None:
 
 
 def beside(table: Table, laps: int, wheel: Wheel, ball: Detector, *, tells: bool = True) -> Table:
+    ball.way = "1"
     table.hear("ball", ball.hello(), ball.sta(2)).hear("wheel", *wheel.before(), wheel.sta(2), wheel.sta(3))
     table.hear("ball", ball.sta(3), *ball.laps(laps)).hear("wheel", wheel.sta(4))
     if tells:
-        table.hear("ball", ball.drop(laps), ball.sta(5), ball.res(str(laps), way="1"))
+        table.hear("ball", ball.drop(laps), ball.sta(5), ball.res(str(laps)))
     return table.hear("wheel", wheel.sta(5), wheel.res(laps=""))
 
 
@@ -221,7 +222,7 @@ def test_a_display_with_a_ball_detector_and_the_dealer(tmp_path: Path) -> None:
     ball, console = Detector(), Console()
     table.hear("console", console.hello()).hear("ball", ball.hello(), *ball.run(4)[:4])
     table.hear("console", console.key("BADGE", "D17"), console.key("NMB"))
-    table.hear("ball", *ball.laps(2), ball.drop(4), ball.res("4")).hear("display", b"17\r\n")
+    table.hear("ball", ball.lap(3), ball.lap(4), ball.drop(4), ball.res("4")).hear("display", b"17\r\n")
     assert table.kinds == []
     table.hear("console", console.key("CONFIRM", "1"))
     assert table.verdict == "result"

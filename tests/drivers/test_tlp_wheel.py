@@ -91,7 +91,7 @@ def test_a_boule_bowl_tells_number_and_cup_and_need_not_turn() -> None:
     [
         ("7", "", Defect.UNREAD),
         ("", "24", Defect.UNREAD),
-        ("9", "24", Defect.SENSORS_DISAGREE),
+        ("9", "24", Defect.WITNESSES_DISAGREE),
         ("10", "24", Defect.NOT_ON_WHEEL),
         ("7", "36", Defect.NOT_ON_WHEEL),
     ],

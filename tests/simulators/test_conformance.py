@@ -265,6 +265,30 @@ BROKEN: dict[str, tuple[str, str, Callable[[], Any]]] = {
         lambda: Spoilt(wheel(), always("EVT", lambda s, _: [told(s, f3=str(int(s.fields[3]) // 1000))])),
     ),
     "wheel-total": ("6.3", "WH", lambda: faulty(wheel, "wheel-counts-differ")),
+    "laps-of-another-wheel": (
+        "6.1",
+        "WH",
+        lambda: Spoilt(
+            wheel(), always("STA", lambda s, _: [told(s, f5="99" if s.fields[0] == "4" else s.fields[5])])
+        ),
+    ),
+    "pocket-of-another-number": (
+        "6.3",
+        "WH",
+        lambda: Spoilt(wheel(), always("RES", lambda s, _: [told(s, f6=str((int(s.fields[6]) + 1) % 37))])),
+    ),
+    "laps-of-another-run": (
+        "7.1",
+        "BD",
+        lambda: Spoilt(
+            detector(), always("STA", lambda s, _: [told(s, f2="99" if s.fields[0] == "3" else s.fields[2])])
+        ),
+    ),
+    "direction-of-another-run": (
+        "7.3",
+        "BD",
+        lambda: Spoilt(detector(), always("RES", lambda s, _: [told(s, f2=str(1 - int(s.fields[2])))])),
+    ),
     "no-pocket": ("6.3", "WH", lambda: Spoilt(bowl(), always("RES", lambda s, _: [told(s, f6="")]))),
     "unknown-flag": ("6.4", "WH", lambda: Spoilt(wheel(), once("STA", lambda s, _: [told(s, f6="800")]))),
     "drop-total": (

@@ -57,21 +57,26 @@ class Detector(Speaker):
 
     def __init__(self) -> None:
         super().__init__("BD")
+        self.counted = 0
+        self.way = "0"
 
     def sta(self, state: int, game: str = WHEEL_GAME, flags: str = "00") -> bytes:
-        return self.say("STA", str(state), game, "0", "0", flags)
+        if state == 2:
+            self.counted = 0
+        return self.say("STA", str(state), game, str(self.counted), self.way, flags)
 
     def lap(self, n: int, game: str = WHEEL_GAME) -> bytes:
+        self.counted = n
         return self.say("EVT", game, "LAP", str(n), "812")
 
     def laps(self, count: int, game: str = WHEEL_GAME) -> list[bytes]:
         return [self.lap(n, game) for n in range(1, count + 1)]
 
     def drop(self, laps: int, game: str = WHEEL_GAME) -> bytes:
-        return self.say("EVT", game, "DROP", str(laps), "0")
+        return self.say("EVT", game, "DROP", str(laps), self.way)
 
-    def res(self, laps: str = "4", way: str = "0", flags: str = "00", game: str = WHEEL_GAME) -> bytes:
-        return self.say("RES", game, laps, way, flags)
+    def res(self, laps: str = "4", way: str = "", flags: str = "00", game: str = WHEEL_GAME) -> bytes:
+        return self.say("RES", game, laps, way or self.way, flags)
 
     def run(self, laps: int = 4, game: str = WHEEL_GAME) -> list[bytes]:
         """From no ball to the drop."""
@@ -90,6 +95,8 @@ class MoneyWheel(Speaker):
     def __init__(self, sector: int = 1) -> None:
         super().__init__("MW")
         self.sector = sector
+        self.way = "0"
+        """Direction that its `RES` tells."""
 
     def sta(self, state: int, game: str = MONEY_GAME, flags: str = "00") -> bytes:
         return self.say("STA", str(state), game, str(self.sector), "0", "0", "", flags)
@@ -105,7 +112,8 @@ class MoneyWheel(Speaker):
     def res(
         self, turns_x100: str = "", flags: str = "00", game: str = MONEY_GAME, sector: str | None = None
     ) -> bytes:
-        return self.say("RES", game, str(self.sector) if sector is None else sector, "0", turns_x100, flags)
+        shown = str(self.sector) if sector is None else sector
+        return self.say("RES", game, shown, self.way, turns_x100, flags)
 
     def turn(self, *ways: int, game: str = MONEY_GAME) -> list[bytes]:
         """From place bets to the last pass."""
