@@ -122,3 +122,13 @@ def told(sentence: Sentence, **changes: str) -> bytes:
             fields[int(name[1:])] = value
     talker = changes.get("talker", sentence.talker)
     return frame(talker, changes.get("command", sentence.command), sentence.seq, *fields)
+
+
+def in_state(state: str, **changes: str) -> Callable[[Sentence, bytes], list[bytes]]:
+    """Every heartbeat of this state with other fields."""
+
+    def spoil(sentence: Sentence, raw: bytes) -> list[bytes]:
+        meant = sentence.command == "STA" and sentence.fields[0] == state
+        return [told(sentence, **changes)] if meant else [raw]
+
+    return spoil

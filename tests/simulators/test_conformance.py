@@ -16,6 +16,7 @@ from tests.simulators.conformance_bench import (
     Spoilt,
     broken,
     conduct,
+    in_state,
     told,
     unseen,
     verdict_of,
@@ -265,25 +266,13 @@ BROKEN: dict[str, tuple[str, str, Callable[[], Any]]] = {
         lambda: Spoilt(wheel(), always("EVT", lambda s, _: [told(s, f3=str(int(s.fields[3]) // 1000))])),
     ),
     "wheel-total": ("6.3", "WH", lambda: faulty(wheel, "wheel-counts-differ")),
-    "laps-of-another-wheel": (
-        "6.1",
-        "WH",
-        lambda: Spoilt(
-            wheel(), always("STA", lambda s, _: [told(s, f5="99" if s.fields[0] == "4" else s.fields[5])])
-        ),
-    ),
+    "laps-of-another-wheel": ("6.1", "WH", lambda: Spoilt(wheel(), in_state("4", f5="99"))),
     "pocket-of-another-number": (
         "6.3",
         "WH",
         lambda: Spoilt(wheel(), always("RES", lambda s, _: [told(s, f6=str((int(s.fields[6]) + 1) % 37))])),
     ),
-    "laps-of-another-run": (
-        "7.1",
-        "BD",
-        lambda: Spoilt(
-            detector(), always("STA", lambda s, _: [told(s, f2="99" if s.fields[0] == "3" else s.fields[2])])
-        ),
-    ),
+    "laps-of-another-run": ("7.1", "BD", lambda: Spoilt(detector(), in_state("3", f2="99"))),
     "direction-of-another-run": (
         "7.3",
         "BD",
@@ -302,9 +291,7 @@ BROKEN: dict[str, tuple[str, str, Callable[[], Any]]] = {
     "other-sector": (
         "8.1",
         "MW",
-        lambda: Spoilt(
-            money(), always("STA", lambda s, _: [told(s, f2="54" if s.fields[0] == "5" else s.fields[2])])
-        ),
+        lambda: Spoilt(money(), in_state("5", f2="54")),
     ),
     "sectors-out-of-order": (
         "8.2",
