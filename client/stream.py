@@ -20,19 +20,17 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-import msgspec
 import structlog
 
+from dollyd.client.asking import Asking, end_of
 from dollyd.client.delivered import Delivered, StreamStats
 from dollyd.client.jws import Keys
 from dollyd.client.key_source import KeySource
 from dollyd.client.nodes import Nodes, NodeState
-from dollyd.client.reader import Reader, Request, Start
+from dollyd.client.reader import Reader, Start
 from dollyd.client.replay import ChainError, GapError, Patience
 from dollyd.client.site_trust import SiteTrust
 from dollyd.client.watermark import Watermark, WatermarkStore
-from dollyd.daemon.core.stamp import iso_utc
-from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.topics import ANY, NODE, TRUST, Topics, check_name
@@ -48,14 +46,6 @@ CLOSE_S = 2.0
 """For the last acks when the stream is closed."""
 
 _LOG = structlog.get_logger(__name__)
-
-
-class _End(msgspec.Struct, frozen=True):
-    """End of the answer to a request for replay; its other members are for people."""
-
-    end: str
-    chain: str
-    problem: str
 
 
 class Stream:
@@ -91,7 +81,6 @@ class Stream:
         ensure(check_name(consumer), f"consumer name {consumer!r} fits a topic")
         self.nodes = Nodes()
         self._topics = Topics(site)
-        self._consumer = consumer
         # The library is sure of a dead line after two spans of silence: of ours they must be less than two.
         keepalive_s = max(1, mqtt.keepalive_s * 3 // 5)
         self._mqtt = replace(mqtt, client_id=f"dollyd-{site}-{consumer}", keepalive_s=keepalive_s)
@@ -115,8 +104,7 @@ class Stream:
         """At the next link; a fresh one every time that nobody was heard."""
         self._failures = 0
         self._told_cause = ""
-        self._answers: set[str] = set()
-        """Tables whose answers are subscribed to on this link."""
+        self._asking = Asking(self._topics, consumer)
         self._acks: dict[str, Watermark] = {}
         self._acks_due: set[str] = set()
         self._acks_at_s = 0.0
@@ -254,7 +242,7 @@ class Stream:
             self.stats.links += 1
             began_s = time.monotonic()
             try:
-                self._answers.clear()
+                self._asking.restart()
                 self._acks_due.update(self._acks)
                 self._reader.restart()
                 await self._work(link, broker)
@@ -310,9 +298,8 @@ class Stream:
                 self._hear_answer(table, message.payload)
 
     def _hear_answer(self, table: str, payload: bytes) -> None:
-        try:
-            end = from_json(payload, _End)
-        except msgspec.DecodeError:
+        end = end_of(payload)
+        if end is None:
             self._reader.hear(table, payload)
         else:
             self._reader.ended(end.chain, end.end, end.problem, time.monotonic())
@@ -331,7 +318,7 @@ class Stream:
             await asyncio.sleep(TICK_S)
             now_s = time.monotonic()
             for request in self._reader.requests(now_s):
-                await self._ask(link, request)
+                await self._asking.ask(link, request)
             self._news.set()  # a gap may have been given up
             if now_s - self._acks_at_s >= self._patience.ack_s:
                 self._acks_at_s = now_s
@@ -354,29 +341,10 @@ class Stream:
         kept = [topic for table in self._tables for topic in (topics.last(table), topics.checkpoint(table))]
         return [*first, *kept, *map(topics.every_record, self._tables)]
 
-    async def _ask(self, link: MqttLink, request: Request) -> None:
-        if request.table not in self._answers:
-            await link.subscribe(self._topics.replay_answer(request.table, self._consumer))
-            self._answers.add(request.table)
-        asked = {
-            "consumer": self._consumer,
-            "chain": request.chain,
-            "from": request.first,
-            "to": request.last,
-            "id": request.id,
-        }
-        await link.publish(self._topics.replay(request.table), msgspec.json.encode(asked))
-
     async def _publish_acks(self, link: MqttLink) -> None:
         for table in sorted(self._acks_due):
             mark = self._acks[table]
-            ack = {
-                "consumer": self._consumer,
-                "chain": mark.chain,
-                "seq": mark.seq,
-                "time": iso_utc(time.time_ns()),
-            }
-            await link.publish(self._topics.ack(table, self._consumer), msgspec.json.encode(ack), retain=True)
+            await self._asking.acknowledge(link, table, mark.chain, mark.seq)
             if self._acks[table] is mark:
                 self._acks_due.discard(table)
 

@@ -230,8 +230,12 @@ class MqttLink:
         retain: bool = False,
         correlation: bytes = b"",
         response_topic: str = "",
+        denied: Callable[[str], None] | None = None,
     ) -> asyncio.Future[None]:
-        """`send` when there is room; the future is done at the PUBACK, never where the link ends before."""
+        """`send` when there is room; the future is done at the PUBACK.
+
+        Never where the link ends before, or where `denied` is called.
+        """
         acked: asyncio.Future[None] = self._loop.create_future()
         await self._in_turn(
             partial(
@@ -242,6 +246,7 @@ class MqttLink:
                 correlation=correlation,
                 response_topic=response_topic,
                 acked=partial(_resolve, acked, None),
+                denied=denied,
             )
         )
         return acked
@@ -256,14 +261,18 @@ class MqttLink:
 
     async def subscribe(self, topic_filter: str) -> None:
         """Subscribe with QoS 1; raises `LinkError`, with `Cause.DENIED` if the broker says no."""
+        if not await self.may_subscribe(topic_filter):
+            self._fail(Cause.DENIED, f"subscribe {topic_filter}")
+            raise self._reason()
+
+    async def may_subscribe(self, topic_filter: str) -> bool:
+        """As `subscribe`, but a broker that says no does not end the link: tells whether it said yes."""
         try:
             granted = await self._client.subscribe(topic_filter, qos=1, timeout=self._settings.ack_deadline_s)
         except aiomqtt.MqttError as error:
             self._fail(Cause.UNACKNOWLEDGED, f"subscribe {topic_filter}")
             raise self._reason() from error
-        if any((code.value if isinstance(code, ReasonCode) else code) >= 128 for code in granted):
-            self._fail(Cause.DENIED, f"subscribe {topic_filter}")
-            raise self._reason()
+        return all((code.value if isinstance(code, ReasonCode) else code) < 128 for code in granted)
 
     async def messages(self) -> AsyncIterator[Message]:
         """What comes in, until the link ends with its `LinkError`. One reader at a time."""

@@ -59,12 +59,12 @@ class Topics:
         """Answers to commands: where no response topic is named, or to one who asks."""
         return self._table(table, "command", "reply", *([to] if to else []))
 
-    def replay(self, table: str) -> str:
-        """Requests for records by sequence number."""
-        return self._table(table, "replay")
+    def replay_ask(self, table: str, consumer: str) -> str:
+        """Requests of one consumer for records by sequence number; who may publish here is that consumer."""
+        return self._table(table, "replay", consumer, "ask")
 
     def replay_answer(self, table: str, consumer: str) -> str:
-        """Records sent again to one consumer that named no response topic."""
+        """Records sent again to one consumer."""
         return self._table(table, "replay", consumer)
 
     def ack(self, table: str, consumer: str) -> str:
@@ -128,6 +128,14 @@ class Topics:
     def every_device(self, table: str = ANY) -> str:
         """Filter: the devices of one table or of all."""
         return self._filter(table, "device", ANY)
+
+    def every_replay_ask(self, table: str) -> str:
+        """Filter: the requests of all consumers for records of one table."""
+        return f"{self._table(table, 'replay')}/{ANY}/ask"
+
+    def every_replay_answer(self, table: str) -> str:
+        """Filter: records of one table sent again to any consumer."""
+        return f"{self._table(table, 'replay')}/{ANY}"
 
     def every_ack(self, table: str = ANY) -> str:
         """Filter: the watermarks of all consumers, of one table or of all."""

@@ -17,22 +17,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import methodcaller
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import msgspec
 import structlog
 
 from dollyd.client.archive.intake import Heard, Intake
 from dollyd.client.archive.keeper import Keeper, newest
 from dollyd.client.archive.store import Chain, Gap, Store, StoreError
+from dollyd.client.asking import Asking, end_of
 from dollyd.client.jws import Keys
 from dollyd.client.key_source import KeySource
-from dollyd.client.reader import Request
 from dollyd.client.replay import Patience
 from dollyd.client.site_trust import SiteTrust
 from dollyd.client.stream import PAUSE_FIRST_S, PAUSE_MAX_S, STEADY_S
-from dollyd.daemon.core.stamp import iso_utc
-from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.topics import TRUST, Topics, check_name
@@ -48,14 +45,6 @@ STORE_PAUSE_S = 2.0
 
 _LOG = structlog.get_logger(__name__)
 _T = TypeVar("_T")
-
-
-class _End(msgspec.Struct, frozen=True):
-    """End of the answer to a request for replay; its other members are for people."""
-
-    end: str
-    chain: str
-    problem: str
 
 
 @dataclass(slots=True)
@@ -149,8 +138,7 @@ class Archive:
         self._link: MqttLink | None = None
         self._acked: dict[str, tuple[str, int]] = {}
         """By table, what was acknowledged on this link."""
-        self._answers: set[str] = set()
-        """Tables whose answers are subscribed to on this link."""
+        self._asking = Asking(self._topics, name, group)
 
     @property
     def refused(self) -> dict[str, int]:
@@ -194,7 +182,7 @@ class Archive:
     async def _use(self, link: MqttLink, broker: str) -> None:
         """Subscribe and listen; raises the `LinkError` that ends the link."""
         self.stats.links += 1
-        self._answers.clear()
+        self._asking.restart()
         self._acked.clear()
         self._keeper.restart()
         topics = self._topics
@@ -225,9 +213,8 @@ class Archive:
                 await self._hear_answer(table, message.payload)
 
     async def _hear_answer(self, table: str, payload: bytes) -> None:
-        try:
-            end = from_json(payload, _End)
-        except msgspec.DecodeError:
+        end = end_of(payload)
+        if end is None:
             await self._queue.put(Heard(payload, table))
         else:
             self._keeper.ended(end.chain, end.end, end.problem, time.monotonic())
@@ -273,32 +260,16 @@ class Archive:
                 await self._keeping.run(methodcaller("forget_heard", chain))
             with suppress(LinkError):  # told by whoever listens; all is asked again on the next link
                 for request in requests:
-                    await self._ask(link, request)
+                    self.stats.requests += 1
+                    await self._asking.ask(link, request)
                 await self._acknowledge(link, chains)
-
-    async def _ask(self, link: MqttLink, request: Request) -> None:
-        if request.table not in self._answers:
-            await link.subscribe(self._topics.replay_answer(request.table, self._name))
-            self._answers.add(request.table)
-        self.stats.requests += 1
-        asked = {
-            "consumer": self._name,
-            "chain": request.chain,
-            "from": request.first,
-            "to": request.last,
-            "id": request.id,
-        }
-        await link.publish(self._topics.replay(request.table), msgspec.json.encode(asked))
 
     async def _acknowledge(self, link: MqttLink, chains: list[Chain]) -> None:
         """Say how far each table is archived without a hole: one consumer, however many instances."""
-        consumer = self._group or self._name
         for table, chain in newest(chains).items():
             mark = (chain.chain, chain.complete_to)
             if self._acked.get(table) != mark:
-                utc = iso_utc(time.time_ns())
-                ack: dict[str, Any] = {"consumer": consumer, "chain": mark[0], "seq": mark[1], "time": utc}
-                await link.publish(self._topics.ack(table, consumer), msgspec.json.encode(ack), retain=True)
+                await self._asking.acknowledge(link, table, *mark)
                 self._acked[table] = mark
 
 

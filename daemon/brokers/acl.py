@@ -33,10 +33,10 @@ def _table(topics: Topics, table: str) -> Iterator[str]:
         topics.checkpoint(table),
         topics.command_reply(table),
         f"{topics.command_reply(table)}/{ANY}",
-        f"{topics.replay(table)}/{ANY}",
+        topics.every_replay_answer(table),
     ):
         yield f"topic write {mine}"
     yield f"topic readwrite {topics.every_device(table)}"  # `dollyd doctor` hears there what the daemon says
-    for others in (topics.command(table), topics.replay(table), topics.every_ack(table)):
+    for others in (topics.command(table), topics.every_replay_ask(table), topics.every_ack(table)):
         yield f"topic read {others}"
     yield f"topic read {topics.every_witness(table)}"

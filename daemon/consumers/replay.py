@@ -1,9 +1,11 @@
 """Records again, for consumers who missed some: answers replay requests out of the journal.
 
-    request {"consumer","chain","from","to","id"} --> the envelopes verbatim, in order --> one `End`
+    <table>/replay/<consumer>/ask {"chain","from","to","id"}
+        --> <table>/replay/<consumer>: the envelopes verbatim, in order, and one `End`
 
-Play comes first: answers go over the inbox's link and not the publisher's, the journal is read in a thread,
-and so many records a second are sent, a few at a time. Consumers take turns, and so do the tables of one.
+Who asks is what the topic says: the broker's access list vouches for it. Play comes first: answers go over
+the inbox's link and not the publisher's, the journal is read in a thread, and so many records a second are
+sent, a few at a time. Consumers take turns (`turns.py`), and so do the tables of one.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Protocol
@@ -20,13 +23,14 @@ import structlog
 from msgspec import Meta, Struct
 
 from dollyd.daemon.clock import Clock
+from dollyd.daemon.consumers.turns import Turns
 from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.decoding import from_json
 from dollyd.daemon.duties import Pulse
 from dollyd.daemon.errors import JournalError
 from dollyd.daemon.inbox import Route
 from dollyd.daemon.journal import Journal
-from dollyd.daemon.mqtt import LinkError, Message
+from dollyd.daemon.mqtt import Cause, LinkError, Message
 from dollyd.daemon.topics import Topics, check_name
 
 RECORDS_A_REQUEST = 1000
@@ -34,8 +38,8 @@ RECORDS_A_REQUEST = 1000
 RECORDS_PER_S = 500
 """For all consumers of a node together."""
 RECORDS_A_TURN = 25
-REQUESTS_MAX = 1000
-"""Requests that wait; more are dropped and counted, and their senders ask again."""
+WAITING_A_TABLE = 3
+"""Requests of one consumer for one table that wait to be answered, or to be told that they cannot be."""
 CORRELATION_MAX_BYTES = 128
 
 UNKNOWN_CHAIN = "unknown-chain"
@@ -50,9 +54,11 @@ _Seq = Annotated[int, Meta(ge=1, lt=2**53)]
 
 
 class Request(Struct, frozen=True, forbid_unknown_fields=True):
-    """Payload of `<table>/replay`: records `from` to `to` of a chain, both included. `id` is given back."""
+    """Payload of `<table>/replay/<consumer>/ask`: records `from` to `to` of a chain, both included.
 
-    consumer: str
+    `id` is given back.
+    """
+
     chain: Annotated[str, Meta(min_length=1, max_length=64)]
     from_: _Seq = msgspec.field(name="from")
     to: _Seq
@@ -79,12 +85,14 @@ class End(Struct, frozen=True):
 class _Asker(Struct, frozen=True):
     """What can be read of a request that is none, to tell its sender so."""
 
-    consumer: str = ""
     id: Annotated[str, Meta(max_length=64)] = ""
 
 
 class Send(Protocol):
-    """Publish with QoS 1: topic, payload, correlation. Raises `LinkError`."""
+    """Publish with QoS 1: topic, payload, correlation. Raises `LinkError`.
+
+    With `Cause.DENIED` the broker refuses this topic, and only this one.
+    """
 
     def __call__(self, topic: str, payload: bytes, correlation: bytes, /) -> Awaitable[None]:
         """Wait until it was handed to the broker's socket."""
@@ -96,8 +104,8 @@ class _Answer:
     """A request on its way; `problem` is set where the answer is an `End` and nothing else."""
 
     table: str
+    consumer: str
     request: Request
-    topic: str
     correlation: bytes
     problem: str = ""
     gone: int = 0
@@ -130,7 +138,8 @@ class ReplayService:
         self._clock = clock
         self.pulse = Pulse()
         self._waiting: dict[str, deque[_Answer]] = {}
-        """By consumer; the first one is next, and the first answer of its own."""
+        """By consumer; of each, the first answer is next."""
+        self._turns = Turns()
         self._wake = asyncio.Event()
         self._free_ns = 0  # when the next records may go
         self._sent = 0
@@ -144,7 +153,7 @@ class ReplayService:
 
     def route(self, table: str) -> Route:
         """Where the requests for one table come in."""
-        return Route(self._topics.replay(table), partial(self._take, table))
+        return Route(self._topics.every_replay_ask(table), partial(self._take, table))
 
     def snapshot(self) -> dict[str, Any]:
         """For the health topic: records sent, answers under way, and requests by how they ended."""
@@ -154,58 +163,51 @@ class ReplayService:
     # --- requests ------------------------------------------------------------------------------------
 
     def _take(self, table: str, message: Message) -> None:
+        consumer = message.topic.split("/")[-2]
+        if not check_name(consumer):
+            self._requests["nobody-to-answer"] += 1
+            return
+        answer = self._answer(table, consumer, message)
+        others = [one for one in self._waiting.get(consumer, ()) if one.table == table]
+        if any(one.request == answer.request for one in others):
+            self._requests["repeated"] += 1  # sent twice, by the broker or in impatience: it is under way
+            return
+        if len(others) >= WAITING_A_TABLE:
+            self._requests["dropped"] += 1
+            return
+        if any(not one.problem for one in others):
+            answer.problem = answer.problem or BUSY
+        self._queue(answer)
+
+    def _answer(self, table: str, consumer: str, message: Message) -> _Answer:
+        """What is to be answered to what came.
+
+        Answers go to the consumer's own topic and nowhere else: if a response topic could be any other,
+        records would be published again as if they were new, or to whatever they would confuse, with our
+        rights.
+        """
+        problem, id_ = "", ""
+        correlation = message.correlation
+        if len(correlation) > CORRELATION_MAX_BYTES:
+            problem, correlation = BAD_REQUEST, b""
+        if message.response_topic not in {"", self._topics.replay_answer(table, consumer)}:
+            problem = BAD_REQUEST
         try:
             request = from_json(message.payload, Request)
         except msgspec.DecodeError:
-            self._refuse(table, message)
-            return
-        topic = self._answer_topic(table, request.consumer, message.response_topic)
-        if topic is None or len(message.correlation) > CORRELATION_MAX_BYTES:
-            self._refuse(table, message)
-            return
-        answer = _Answer(table, request, topic, message.correlation)
-        others = [one for one in self._waiting.get(request.consumer, ()) if one.table == table]
-        if any(one.request == request for one in others):
-            self._requests["repeated"] += 1  # sent twice, by the broker or in impatience: it is under way
-            return
-        if any(not one.problem for one in others):
-            answer.problem = BUSY
-        self._queue(answer)
-
-    def _answer_topic(self, table: str, consumer: str, response_topic: str) -> str | None:
-        """Where the answer goes: below `<table>/replay/` and nowhere else. None where that cannot be.
-
-        A response topic is chosen by whoever may ask: if it could be any topic, records would be published
-        again as if they were new, or to whatever they would confuse, with our rights.
-        """
-        if not check_name(consumer):
-            return None
-        if not response_topic:
-            return self._topics.replay_answer(table, consumer)
-        name = response_topic.rpartition("/")[2]
-        fits = check_name(name) and response_topic == self._topics.replay_answer(table, name)
-        return response_topic if fits else None
-
-    def _refuse(self, table: str, message: Message) -> None:
-        """Say `bad-request` to whoever can be told from what came, on the topic that is surely theirs."""
-        try:
-            asker = from_json(message.payload, _Asker)
-        except msgspec.DecodeError:
-            asker = _Asker()
-        if not check_name(asker.consumer):
-            self._requests["nobody-to-answer"] += 1
-            return
-        request = Request(asker.consumer, "", 0, 0, asker.id)
-        correlation = message.correlation[:CORRELATION_MAX_BYTES]
-        topic = self._topics.replay_answer(table, asker.consumer)
-        self._queue(_Answer(table, request, topic, correlation, BAD_REQUEST))
+            problem = BAD_REQUEST
+            with suppress(msgspec.DecodeError):
+                id_ = from_json(message.payload, _Asker).id
+            request = Request("", 0, 0, id_)
+        return _Answer(table, consumer, request, correlation, problem)
 
     def _queue(self, answer: _Answer) -> None:
-        if sum(map(len, self._waiting.values())) >= REQUESTS_MAX:
-            self._requests["dropped"] += 1
-            return
-        self._waiting.setdefault(answer.request.consumer, deque()).append(answer)
-        self._wake.set()
+        pushed_out = self._turns.come(answer.consumer)
+        if pushed_out:
+            self._requests["dropped"] += max(1, len(self._waiting.pop(pushed_out, ())))
+        if pushed_out != answer.consumer:
+            self._waiting.setdefault(answer.consumer, deque()).append(answer)
+            self._wake.set()
 
     # --- answers -------------------------------------------------------------------------------------
 
@@ -220,26 +222,44 @@ class ReplayService:
             await self._clock.sleep_until(self._free_ns)
             try:
                 await self._take_turn()
-            except LinkError:
+            except LinkError as error:
+                if error.cause is Cause.DENIED:
+                    continue  # of one consumer: its requests are gone
                 self._requests["link-lost"] += sum(map(len, self._waiting.values()))
+                for consumer in self._waiting:
+                    self._turns.leave(consumer)
                 self._waiting.clear()
 
     async def _take_turn(self) -> None:
         """A few records of one answer; then it is another consumer's turn."""
-        consumer, answers = next(iter(self._waiting.items()))
+        consumer = self._turns.next()
+        answers = self._waiting[consumer]
         sent_before = self._sent
-        ended = await self._go_on(answers[0])
+        try:
+            ended = await self._go_on(answers[0])
+        except LinkError as error:
+            if error.cause is Cause.DENIED:  # the broker lets us tell this consumer nothing
+                self._requests["denied"] += len(answers)
+                self._leave(consumer, answers)
+            raise
         cost = 1 + self._sent - sent_before
         self._free_ns = self._clock.stamp().mono_ns + cost * NS_PER_S // RECORDS_PER_S
+        self._turns.charge(consumer, cost)
         answer = answers.popleft()
         if not ended:
             answers.append(answer)
-        del self._waiting[consumer]
-        if answers:
-            self._waiting[consumer] = answers
+        if not answers:
+            self._leave(consumer, answers)
+
+    def _leave(self, consumer: str, answers: deque[_Answer]) -> None:
+        """Forget what a consumer waited for, unless others of its requests have taken that place."""
+        if self._waiting.get(consumer) is answers:
+            del self._waiting[consumer]
+            self._turns.leave(consumer)
 
     async def _go_on(self, answer: _Answer) -> bool:
         """Send the next records of an answer; tells whether it has come to its end."""
+        topic = self._topics.replay_answer(answer.table, answer.consumer)
         if not answer.problem:
             last = min(answer.last_seq, answer.next_seq + RECORDS_A_TURN - 1)
             read = partial(self._read, answer.table, answer.request.chain, answer.next_seq, last)
@@ -248,14 +268,14 @@ class ReplayService:
             if answer.problem == PRUNED and not answer.sent:
                 await self._pass_over_pruned(answer)
             for envelope in envelopes:
-                await self._send(answer.topic, envelope, answer.correlation)
+                await self._send(topic, envelope, answer.correlation)
                 answer.sent += 1
                 self._sent += 1
         if not answer.problem and answer.next_seq <= answer.last_seq:
             return False
         request, problem = answer.request, answer.why_gone or answer.problem
         end = End(request.id, request.chain, request.from_, request.to, answer.sent, problem)
-        await self._send(answer.topic, msgspec.json.encode(end), answer.correlation)
+        await self._send(topic, msgspec.json.encode(end), answer.correlation)
         self._requests[problem or "answered"] += 1
         return True
 

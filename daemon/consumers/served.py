@@ -67,7 +67,7 @@ class Consumers:
 
     def remove(self, table: str) -> None:
         """A table is no longer played here."""
-        self._inbox.remove(self._topics.replay(table))
+        self._inbox.remove(self._topics.every_replay_ask(table))
         self._inbox.remove(self._topics.every_ack(table))
         self._watermarks.remove(table)
 

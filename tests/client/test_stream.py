@@ -82,7 +82,7 @@ class Node:
             first, last = asked["from"], asked["to"]
             self.asked.append((first, last))
             maker = self.chains[asked["chain"]]
-            topic = TOPICS.replay_answer(maker.table, asked["consumer"])
+            topic = str(message.topic).removesuffix("/ask")
             sent = [entry for entry in maker.entries[first - 1 : last] if entry.seq not in self.lost]
             for entry in sent:
                 await self.client.publish(topic, entry.envelope, qos=1)
@@ -95,8 +95,8 @@ class Node:
 async def node_at(broker: Mosquitto, chains: dict[str, ChainMaker] | None = None) -> AsyncIterator[Node]:
     async with aiomqtt.Client(broker.host, broker.port, identifier="node", max_inflight_messages=0) as client:
         node = Node(client, chains or {})
-        await client.subscribe(TOPICS.replay("r1"), qos=1)
-        await client.subscribe(TOPICS.replay("r2"), qos=1)
+        await client.subscribe(TOPICS.every_replay_ask("r1"), qos=1)
+        await client.subscribe(TOPICS.every_replay_ask("r2"), qos=1)
         answering = asyncio.create_task(node.answer())
         try:
             yield node

@@ -135,7 +135,7 @@ async def test_no_message_ends_a_route_of_the_inbox(bench: Bench, payload: bytes
     assert len(payload) <= MESSAGE_MAX_BYTES
     inbox, _ = inbox_of(bench)
     filters = list(inbox._routes)
-    assert filters == [TOPICS.replay("r1"), TOPICS.every_ack("r1"), TOPICS.command("r1")]
+    assert filters == [TOPICS.every_replay_ask("r1"), TOPICS.every_ack("r1"), TOPICS.command("r1")]
     for topic_filter in filters:
         inbox._take(message(topic_filter.replace("+", "c"), payload))
     assert inbox.snapshot()["taken"] == len(filters)
@@ -144,12 +144,11 @@ async def test_no_message_ends_a_route_of_the_inbox(bench: Bench, payload: bytes
     assert not bench.tasks[0].done()
 
 
-async def test_who_asks_with_a_deep_request_is_told_where_there_is_a_name_to_tell(bench: Bench) -> None:
+async def test_who_asks_with_a_deep_request_is_told_so(bench: Bench) -> None:
     inbox, replays = inbox_of(bench)
-    inbox._take(message(TOPICS.replay("r1"), b'{"consumer":"c","zz":[[]]}'))
-    assert replays.snapshot()["waiting"] == 1  # bad-request
-    inbox._take(message(TOPICS.replay("r1"), BAD["deep-unknown-member"]))
-    assert replays.snapshot()["requests"] == {"nobody-to-answer": 1}
+    inbox._take(message(TOPICS.replay_ask("r1", "c"), b'{"zz":[[]]}'))
+    inbox._take(message(TOPICS.replay_ask("r1", "d"), BAD["deep-unknown-member"]))
+    assert replays.snapshot()["waiting"] == 2  # bad-request
 
 
 @bad

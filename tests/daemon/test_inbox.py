@@ -10,16 +10,17 @@ import aiomqtt
 import pytest
 from structlog.testing import capture_logs
 from tests.support.broker import Mosquitto, until
+from tests.support.site_broker import site_of
 
 from dollyd.daemon.backoff import Backoff
 from dollyd.daemon.clock import Clock, SystemClock
-from dollyd.daemon.inbox import MESSAGE_MAX_BYTES, MESSAGES_AT_ONCE, Inbox, Route
-from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttSettings
+from dollyd.daemon.inbox import MESSAGE_MAX_BYTES, TOPIC_RATE, Inbox, Route
+from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.topics import Topics
 from dollyd.simulators.clock import VirtualClock
 
 TOPICS = Topics("hall")
-REQUESTS, ACKS = TOPICS.replay("t1"), TOPICS.every_ack("t1")
+REQUESTS, ACKS = TOPICS.replay_ask("t1", "settlement"), TOPICS.every_ack("t1")
 QUICK = Backoff(first_s=0.05, max_s=0.2, taken_over_s=30)
 
 
@@ -53,7 +54,7 @@ async def running(
     mqtt = MqttSettings(tuple(b.address for b in brokers), "node-1", keepalive_s=2, ack_deadline_s=0.5)
     where = publisher_at or [""]
     inbox, taken = Inbox(mqtt, clock or SystemClock(), Random(1), lambda: where[0], QUICK), Taken()
-    inbox.add(Route(REQUESTS, taken.messages.append))
+    inbox.add(Route(TOPICS.every_replay_ask("t1"), taken.messages.append))
     inbox.add(Route(ACKS, taken.messages.append, retained=True))
     task = asyncio.create_task(inbox.run())
     try:
@@ -115,14 +116,14 @@ async def test_a_flood_on_one_route_is_bounded_counted_and_leaves_the_other_alon
         async with running(broker, clock=VirtualClock()) as (inbox, taken):
             await ready(broker, taken)
             before = inbox.snapshot()["taken"]
-            flood = [(REQUESTS, b"%d" % number) for number in range(MESSAGES_AT_ONCE * 3)]
+            flood = [(REQUESTS, b"%d" % number) for number in range(TOPIC_RATE.at_once * 3)]
             await tell(broker, *flood, (REQUESTS, b"x" * (MESSAGE_MAX_BYTES + 1)))
             await tell(broker, (TOPICS.ack("t1", "settlement"), b"still heard"))
             await until(lambda: b"still heard" in taken.payloads)
             snapshot = inbox.snapshot()
             refused = snapshot["refused"]
-            assert refused == {"too-many": 2 * MESSAGES_AT_ONCE, "too-long": 1}
-            assert snapshot["taken"] - before == MESSAGES_AT_ONCE + 1
+            assert refused == {"too-many": 2 * TOPIC_RATE.at_once, "too-long": 1}
+            assert snapshot["taken"] - before == TOPIC_RATE.at_once + 1
     assert sorted(log["why"] for log in logs if log["event"] == "inbox_refuses") == ["too-long", "too-many"]
 
 
@@ -163,16 +164,69 @@ async def test_the_inbox_is_where_the_records_go(broker: Mosquitto) -> None:
             assert inbox.snapshot()["links"] == 2
 
 
-async def test_b33_two_inboxes_with_one_client_id_do_not_flap(broker: Mosquitto) -> None:
+async def test_attack_15_the_client_id_of_an_inbox_cannot_be_known(broker: Mosquitto) -> None:
+    """Whoever takes the ids that could be guessed ends no link; nor do two nodes of one name each other's."""
+    async with running(broker) as (mine, heard), running(broker) as (other, _):
+        await ready(broker, heard)
+        for guess in ("node-1-in", "node-1"):
+            async with aiomqtt.Client(broker.host, broker.port, identifier=guess, timeout=5):
+                pass
+        await tell(broker, (REQUESTS, b"still heard"))
+        await until(lambda: b"still heard" in heard.payloads)
+        assert [one.snapshot()["links"] for one in (mine, other)] == [1, 1]
+
+
+async def test_attack_8_a_flood_under_one_name_leaves_the_others_their_share(broker: Mosquitto) -> None:
+    async with running(broker, clock=VirtualClock()) as (inbox, taken):
+        await ready(broker, taken)
+        flood = [(REQUESTS, b"x") for _ in range(TOPIC_RATE.at_once * 3)]
+        other = TOPICS.replay_ask("t1", "other")
+        await tell(broker, *flood, (other, b"of another"))
+        await until(lambda: b"of another" in taken.payloads)
+        assert inbox.snapshot()["refused"] == {"too-many": 2 * TOPIC_RATE.at_once}
+
+
+async def test_l1_a_denied_subscription_holds_that_one_alone_and_is_tried_again(
+    broker: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def may_subscribe(link: MqttLink, topic_filter: str) -> bool:
+        return topic_filter not in denied and await allowed(link, topic_filter)
+
+    allowed, denied = MqttLink.may_subscribe, {TOPICS.every_replay_ask("t1")}
+    monkeypatch.setattr(MqttLink, "may_subscribe", may_subscribe)
     with capture_logs() as logs:
-        async with running(broker) as (mine, _), running(broker) as (other, _):
-            taken_over = str(Cause.TAKEN_OVER)
-            await until(lambda: taken_over in {one.snapshot()["last_error"] for one in (mine, other)})
-            links = mine.snapshot()["links"] + other.snapshot()["links"]
-            await asyncio.sleep(1)
-            assert mine.snapshot()["links"] + other.snapshot()["links"] <= links + 1
-    assert [log["event"] for log in logs if log["log_level"] == "error"] == ["inbox_lost"]
-    assert "node-1-in" in broker.log
+        async with running(broker, clock=HastyClock()) as (inbox, taken):
+            await ready(broker, taken)
+            assert inbox.snapshot()["denied"] == [TOPICS.every_replay_ask("t1")]
+            denied.clear()
+            while b"asked" not in taken.payloads:
+                await tell(broker, (REQUESTS, b"asked"))
+            assert (inbox.snapshot()["denied"], inbox.snapshot()["links"]) == ([], 1)
+    told = [(log["event"], log.get("topic")) for log in logs]
+    assert [one for one in told if "denied" in one[0] or "allowed" in one[0]] == [
+        ("inbox_denied", TOPICS.every_replay_ask("t1")),
+        ("inbox_allowed", TOPICS.every_replay_ask("t1")),
+    ]
+
+
+async def test_l1_a_denied_answer_ends_no_link() -> None:
+    with Mosquitto(started=False) as broker:
+        site = site_of(broker)
+        broker.start()
+        inbox = Inbox(site.settings("display"), SystemClock(), Random(1), lambda: "", QUICK)
+        running_inbox = asyncio.create_task(inbox.run())
+        await until(lambda: bool(inbox.snapshot()["connected"]))
+        topic = Topics("house").replay_answer("r1", "display")
+        with capture_logs() as logs:
+            await inbox.send(topic, b"x")
+            await until(lambda: inbox.snapshot()["denied"] == [topic])
+            with pytest.raises(LinkError) as caught:
+                await inbox.send(topic, b"x")
+        assert caught.value.cause is Cause.DENIED
+        assert inbox.snapshot()["connected"]
+        assert [(log["event"], log["topic"]) for log in logs] == [("answer_denied", topic)]
+        running_inbox.cancel()
+        await asyncio.wait({running_inbox})
 
 
 async def test_a_broken_promise_of_a_route_ends_the_inbox(broker: Mosquitto) -> None:

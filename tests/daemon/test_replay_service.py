@@ -15,7 +15,14 @@ from tests.support.chains import ChainMaker
 
 from dollyd.client.jws import parse_envelope
 from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.consumers.replay import RECORDS_A_REQUEST, RECORDS_A_TURN, RECORDS_PER_S, ReplayService
+from dollyd.daemon.consumers.replay import (
+    RECORDS_A_REQUEST,
+    RECORDS_A_TURN,
+    RECORDS_PER_S,
+    WAITING_A_TABLE,
+    ReplayService,
+)
+from dollyd.daemon.consumers.turns import WAITING_MAX
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.errors import JournalError
@@ -51,11 +58,14 @@ class Line:
     def __init__(self) -> None:
         self.sent: list[tuple[str, bytes, bytes]] = []
         self.breaks_after = -1
+        self.denied = ""
 
     async def send(self, topic: str, payload: bytes, correlation: bytes) -> None:
         if len(self.sent) == self.breaks_after:
             self.breaks_after = -1
             raise LinkError(Cause.CLOSED)
+        if topic == self.denied:
+            raise LinkError(Cause.DENIED, topic)
         self.sent.append((topic, payload, correlation))
 
     def ends(self) -> list[dict[str, Any]]:
@@ -101,7 +111,7 @@ async def service(journal: Journal, line: Line, clock: JumpingClock) -> AsyncIte
 
 
 def request(first: int = 1, last: int = 10, **changes: Any) -> bytes:
-    members = {"consumer": "settlement", "chain": CHAIN, "from": first, "to": last, "id": "q1"} | changes
+    members = {"chain": CHAIN, "from": first, "to": last, "id": "q1"} | changes
     return json.dumps({key: value for key, value in members.items() if value is not None}).encode()
 
 
@@ -110,11 +120,13 @@ def ask(
     payload: bytes,
     *,
     table: str = "r1",
+    consumer: str = "settlement",
     response_topic: str = "",
     correlation: bytes = b"",
 ) -> None:
-    message = Message(TOPICS.replay(table), payload, False, response_topic, correlation)
-    next(route for route in service.routes() if route.topic_filter == message.topic).take(message)
+    topic = TOPICS.every_replay_ask(table).replace("+", consumer)
+    route = next(route for route in service.routes() if route.topic_filter == TOPICS.every_replay_ask(table))
+    route.take(Message(topic, payload, False, response_topic, correlation))
 
 
 async def test_records_come_verbatim_in_order_and_with_an_end(
@@ -156,8 +168,8 @@ async def test_what_retention_took_is_told(
 ) -> None:
     monkeypatch.setattr(journal, "pruned_upto", lambda _chain: 7)
     ask(service, request(5, 9))
-    ask(service, request(8, 9, consumer="other"))
-    ask(service, request(1, 7, consumer="third"))
+    ask(service, request(8, 9), consumer="other")
+    ask(service, request(1, 7), consumer="third")
     await until(lambda: len(line.ends()) == 3)
     ends = {end["from"]: (end["sent"], end["problem"]) for end in line.ends()}
     assert ends == {5: (2, "pruned"), 8: (2, ""), 1: (0, "pruned")}, "what is kept of a range is sent"
@@ -174,7 +186,7 @@ async def test_b44_damaged_old_records_are_told_and_stop_neither_the_service_nor
     whole = journal.entries
     monkeypatch.setattr(journal, "entries", read)
     ask(service, request(1, 200))
-    ask(service, request(140, 160, consumer="other"))
+    ask(service, request(140, 160), consumer="other")
     await until(lambda: len(line.ends()) == 2)
     ends = {end["from"]: (end["sent"], end["problem"]) for end in line.ends()}
     assert ends == {1: (199, "unreadable"), 140: (21, "")}
@@ -192,7 +204,7 @@ async def test_b44_damaged_old_records_are_told_and_stop_neither_the_service_nor
         request(to=None),
         request(chain=""),
         request(chain="c" * 65),
-        b'{"consumer":"settlement","id":"q1"}',
+        b'{"id":"q1"}',
     ],
 )
 async def test_a_bad_request_is_told_to_its_sender(
@@ -214,23 +226,32 @@ async def test_a_bad_request_is_told_to_its_sender(
         b"null",
         request() + b"x",
         request(id=17),
-        request(consumer="+"),
-        request(consumer="a/b"),
-        request(consumer=""),
+        request(consumer="settlement"),
     ],
 )
-async def test_who_cannot_be_answered_is_counted(service: ReplayService, line: Line, payload: bytes) -> None:
+async def test_what_is_no_request_is_told_to_its_sender(
+    service: ReplayService, line: Line, payload: bytes
+) -> None:
     ask(service, payload)
+    await until(lambda: bool(line.ends()))
+    assert line.ends()[0]["problem"] == "bad-request"
+    assert line.sent[0][0] == TOPICS.replay_answer("r1", "settlement")
+
+
+@pytest.mark.parametrize("name", ["", "UPPER", "x" * 41])
+async def test_who_cannot_be_answered_is_counted(service: ReplayService, line: Line, name: str) -> None:
+    ask(service, request(), consumer=name)
     ask(service, request())
     await until(lambda: bool(line.ends()))
     assert service.snapshot()["requests"] == {"nobody-to-answer": 1, "answered": 1}
     assert len(line.ends()) == 1
 
 
-async def test_a_response_topic_is_taken_where_answers_belong(service: ReplayService, line: Line) -> None:
-    topic = TOPICS.replay_answer("r1", "settlement-2")
+async def test_a_response_topic_may_name_where_answers_go_anyhow(service: ReplayService, line: Line) -> None:
+    topic = TOPICS.replay_answer("r1", "settlement")
     ask(service, request(), response_topic=topic)
     await until(lambda: bool(line.ends()))
+    assert line.ends()[0]["problem"] == ""
     assert {where for where, _, _ in line.sent} == {topic}
 
 
@@ -242,16 +263,17 @@ async def test_a_response_topic_is_taken_where_answers_belong(service: ReplaySer
         TOPICS.state("r1"),
         TOPICS.command("r1"),
         TOPICS.command_reply("r1"),
-        TOPICS.replay("r1"),
+        TOPICS.replay_ask("r1", "settlement"),
+        TOPICS.replay_answer("r1", "settlement-2"),
         TOPICS.ack("r1", "settlement"),
         TOPICS.checkpoint("r1"),
         TOPICS.trust(),
         TOPICS.node_keys("node-1"),
         TOPICS.replay_answer("r2", "settlement"),
         TOPICS.replay_answer("r1", "settlement") + "/x",
-        TOPICS.replay("r1") + "/",
-        TOPICS.replay("r1") + "/+",
-        TOPICS.replay("r1") + "/#",
+        "dolly/v1/house/r1/replay/",
+        "dolly/v1/house/r1/replay/+",
+        "dolly/v1/house/r1/replay/#",
         "dolly/v1/other/r1/replay/settlement",
         "x/" + TOPICS.replay_answer("r1", "settlement"),
         "$SYS/broker",
@@ -287,9 +309,9 @@ async def test_one_request_of_a_consumer_and_table_at_a_time(service: ReplayServ
 
 
 async def test_consumers_take_turns(service: ReplayService, line: Line) -> None:
-    ask(service, request(1, RECORDS_A_REQUEST, consumer="greedy"))
-    ask(service, request(1, 1, consumer="greedy", chain="b" * 32), table="r2")
-    ask(service, request(1, RECORDS_A_TURN, consumer="modest", id="q2"))
+    ask(service, request(1, RECORDS_A_REQUEST), consumer="greedy")
+    ask(service, request(1, 1, chain="b" * 32), table="r2", consumer="greedy")
+    ask(service, request(1, RECORDS_A_TURN, id="q2"), consumer="modest")
     await until(lambda: len(line.ends()) == 3)
     assert [end["sent"] for end in line.ends()] == [RECORDS_A_TURN, 1, RECORDS_A_REQUEST]
     at = next(number for number, (_, payload, _) in enumerate(line.sent) if b'"end"' in payload)
@@ -300,17 +322,46 @@ async def test_a_node_sends_so_many_records_a_second(
     service: ReplayService, line: Line, clock: JumpingClock
 ) -> None:
     for consumer in ("one", "two"):
-        ask(service, request(1, 600, consumer=consumer))
+        ask(service, request(1, 600), consumer=consumer)
     await until(lambda: len(line.ends()) == 2)
     least_s = (1200 - RECORDS_A_TURN) / RECORDS_PER_S
     assert least_s <= clock.now_ns / NS_PER_S <= least_s * 1.2
 
 
-async def test_too_many_requests_are_dropped_and_counted(service: ReplayService, line: Line) -> None:
-    for number in range(1100):
-        ask(service, request(1, 1, consumer=f"c{number}"))
-    await until(lambda: len(line.ends()) == 1000)
-    assert service.snapshot()["requests"] == {"dropped": 100, "answered": 1000}
+async def test_attack_8_one_consumer_that_floods_takes_its_own_share_only(
+    service: ReplayService, line: Line, clock: JumpingClock
+) -> None:
+    """Requests for 1,000 records each, again and again, for every table; a fresh consumer wants 1,000."""
+    ask(service, request(1, 1000, id="fresh"), consumer="fresh")
+    answer = TOPICS.replay_answer("r1", "fresh")
+    while not any(b'"end":"fresh"' in payload for _, payload, _ in line.sent[-60:]):
+        for number in range(50):
+            ask(service, request(1, 1000, id=f"g{clock.now_ns}-{number}"), consumer="greedy")
+            ask(service, request(1, 1, chain="b" * 32, id=f"h{number}"), table="r2", consumer="greedy")
+        await asyncio.sleep(0)
+    assert len(line.records(answer)) == 1000
+    assert clock.now_ns / NS_PER_S <= 2.5 * 1000 / RECORDS_PER_S, "half of what the node sends, at least"
+    assert service.snapshot()["waiting"] <= 2 * WAITING_A_TABLE
+
+
+async def test_attack_8_too_many_consumers_are_dropped_and_counted(
+    service: ReplayService, line: Line
+) -> None:
+    for number in range(WAITING_MAX + 50):
+        ask(service, request(1, 1), consumer=f"c{number}")
+    await until(lambda: len(line.ends()) == WAITING_MAX)
+    assert service.snapshot()["requests"] == {"dropped": 50, "answered": WAITING_MAX}
+
+
+async def test_l1_an_answer_that_the_broker_denies_ends_those_of_its_consumer_only(
+    service: ReplayService, line: Line
+) -> None:
+    line.denied = TOPICS.replay_answer("r1", "stranger")
+    ask(service, request(1, 500), consumer="stranger")
+    ask(service, request(1, 500), consumer="settlement")
+    await until(lambda: bool(line.ends()))
+    assert (line.ends()[0]["sent"], line.ends()[0]["problem"]) == (500, "")
+    assert service.snapshot()["requests"] == {"denied": 1, "answered": 1}
 
 
 async def test_a_lost_link_ends_the_answers_and_not_the_service(service: ReplayService, line: Line) -> None:
@@ -375,10 +426,10 @@ async def test_b30_what_a_full_broker_queue_dropped_comes_by_replay(tmp_path: Pa
                 missing = sorted(set(range(1, 1501)) - seqs)
                 asked = request(missing[0], missing[-1])
                 async with aiomqtt.Client(broker.host, broker.port, identifier="asker") as client:
-                    await client.publish(TOPICS.replay("r1"), asked, qos=1)
+                    await client.publish(TOPICS.replay_ask("r1", "settlement"), asked, qos=1)
                 answers = TOPICS.replay_answer("r1", "settlement")
-                await until(lambda: b'"end"' in (listener.payloads(answers) or [b""])[-1], 20)
-                *records, end = listener.payloads(answers)
+                await until(lambda: any(b'"end"' in payload for payload in listener.payloads(answers)), 20)
+                _, *records, end = listener.payloads(answers)  # the first one is the question
     journal.close()
     assert json.loads(end)["problem"] == ""
     assert records == maker.envelopes[missing[0] - 1 : missing[-1]]

@@ -50,13 +50,13 @@ async def cause(site: Site, user: str, topic: str) -> Cause | None:
         ("box1", TOPICS.trust()),
         ("box2", TOPICS.record("r2", "void")),
         ("settlement", TOPICS.ack("r1", "settlement")),
-        ("settlement", TOPICS.replay("r2")),
+        ("settlement", TOPICS.replay_ask("r2", "settlement")),
         ("desk", TOPICS.command("r1")),
         ("witness1", TOPICS.witness("r1", "witness1")),
         ("witness1", TOPICS.ack("r1", "witness1")),
-        ("witness1", TOPICS.replay("r1")),
+        ("witness1", TOPICS.replay_ask("r1", "witness1")),
         ("archive1", TOPICS.ack("r1", "archive")),
-        ("archive1", TOPICS.replay("r1")),
+        ("archive1", TOPICS.replay_ask("r1", "archive1")),
     ],
 )
 async def test_everybody_may_publish_what_is_theirs(site: Site, user: str, topic: str) -> None:
@@ -78,17 +78,22 @@ async def test_everybody_may_publish_what_is_theirs(site: Site, user: str, topic
         ("settlement", TOPICS.ack("r1", "audit")),
         ("settlement", TOPICS.replay_answer("r1", "settlement")),
         ("settlement", TOPICS.trust()),
-        ("display", TOPICS.replay("r1")),
+        ("display", TOPICS.replay_ask("r1", "display")),
         ("desk", TOPICS.record("r1", "result")),
         ("desk", TOPICS.command_reply("r1")),
         ("witness1", TOPICS.witness("r1", "witness2")),
         ("witness1", TOPICS.checkpoint("r1")),
         ("archive1", TOPICS.ack("r1", "settlement")),
-        ("stranger", TOPICS.replay("r1")),
+        ("stranger", TOPICS.replay_ask("r1", "stranger")),
     ],
 )
 async def test_nobody_may_publish_what_is_not_theirs(site: Site, user: str, topic: str) -> None:
     assert await cause(site, user, topic) is Cause.DENIED
+
+
+@pytest.mark.parametrize("other", ["settlement", "witness1", "archive", "changing-name-17"])
+async def test_attack_8_nobody_asks_in_the_name_of_another(site: Site, other: str) -> None:
+    assert await cause(site, "archive1", TOPICS.replay_ask("r1", other)) is Cause.DENIED
 
 
 async def test_a_display_hears_results_and_no_commands(site: Site) -> None:

@@ -35,12 +35,12 @@ async def test_a_consumer_is_answered_and_watched_while_play_goes_on(
         await daemon.started()
         await playing(table, consumer, results=2)
         chain, upto = consumer.records[-1].chain, consumer.records[-1].seq
-        asked = {"consumer": "settlement", "chain": chain, "from": 1, "to": upto, "id": "q1"}
+        asked = {"chain": chain, "from": 1, "to": upto, "id": "q1"}
         played = len(table.completed)
-        await tell(broker, TOPICS.replay("r1"), asked)
+        await tell(broker, TOPICS.replay_ask("r1", "settlement"), asked)
         answers = TOPICS.replay_answer("r1", "settlement")
         await until(lambda: b'"end":"q1"' in (consumer.listener.payloads(answers) or [b""])[-1])
-        *records, end = consumer.listener.payloads(answers)
+        _, *records, end = consumer.listener.payloads(answers)  # the first one is the question
         assert records == [record.envelope for record in journaled(installation)][:upto]
         assert json.loads(end) | {"sent": upto, "problem": ""} == json.loads(end)
 

@@ -47,7 +47,7 @@ class Node:
             problem = "" if last <= len(maker.entries) else "beyond-the-end"
             end = {"end": asked["id"], "chain": maker.chain, "from": first, "to": last}
             end |= {"sent": len(found), "problem": problem}
-            topic = TOPICS.replay_answer(maker.table, asked["consumer"])
+            topic = message.topic.removesuffix("/ask")
             payloads = [*(entry.envelope for entry in found), json.dumps(end).encode()]
             await self._send((topic, payload) for payload in payloads)
 
@@ -64,7 +64,7 @@ async def node_at(broker: Mosquitto, chains: dict[str, ChainMaker]) -> AsyncIter
     async with MqttLink(mqtt, broker.address, keep_session=False) as link:
         node = Node(link, chains)
         for table in {maker.table for maker in chains.values()}:
-            await link.subscribe(TOPICS.replay(table))
+            await link.subscribe(TOPICS.every_replay_ask(table))
         answering = asyncio.create_task(node.answer())
         try:
             yield node

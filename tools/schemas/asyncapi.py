@@ -49,7 +49,7 @@ CHANNELS: dict[str, Channel] = {
     "device": Channel("send", ("device",), retained=True),
     "command": Channel("receive", ("command",)),
     "command_reply": Channel("send", ("command-reply",)),
-    "replay": Channel("receive", ("replay-request",)),
+    "replay_ask": Channel("receive", ("replay-request",)),
     "replay_answer": Channel("send", (*_RECORDS, "replay-end")),
     "ack": Channel("receive", ("ack",), retained=True),
     "witness": Channel("receive", ("witness",), retained=True),
