@@ -56,7 +56,7 @@ class Route:
 
     `take` is called in the event loop, must not wait, and never raises for what a message says. `retained`:
     whether retained messages mean something here; a retained request would be done again at every start.
-    `judges`: whether `take` knows better who may send how much than a topic does.
+    `judges`: whether `take` has allowances of its own, since it knows better who sends than a topic does.
     """
 
     topic_filter: str
@@ -289,8 +289,9 @@ class Inbox:
     def _may_pass(self, route: Route, topic: str) -> bool:
         """Whether there is an allowance; who sends too much takes nothing of that of the others."""
         now_ns = self._clock.stamp().mono_ns
-        fair = route.judges or self._topics.take(topic, now_ns)
-        return fair and self._allowances[route.topic_filter].take(now_ns)
+        return route.judges or (
+            self._topics.take(topic, now_ns) and self._allowances[route.topic_filter].take(now_ns)
+        )
 
     def _refuse(self, why: str, message: Message) -> None:
         if why not in self._refused:  # told once, counted on

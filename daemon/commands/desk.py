@@ -9,9 +9,8 @@ here, now, and once. A command that is refused is counted, answered, and told in
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -25,6 +24,7 @@ from dollyd.client.judgement import Verdict
 from dollyd.client.jws import EnvelopeError
 from dollyd.client.trust import OperatorKey, Trust
 from dollyd.daemon.clock import Clock
+from dollyd.daemon.commands.admission import Admission, Waiting
 from dollyd.daemon.commands.marks import CommandMarks
 from dollyd.daemon.commands.orders import REFUSED_AS, event_of
 from dollyd.daemon.commands.originals import read_original
@@ -41,8 +41,6 @@ from dollyd.daemon.journal import Journal
 from dollyd.daemon.mqtt import LinkError, Message
 from dollyd.daemon.topics import Topics, check_name
 
-WAITING_MAX = 100
-"""Commands that wait; more are dropped and counted."""
 ANSWERS_KEPT = 200
 """Answers to give again to whoever sends the same bytes again."""
 CORRELATION_MAX_BYTES = 128
@@ -94,12 +92,6 @@ class _RefusedError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    table: str
-    message: Message
-
-
 class CommandDesk:
     """Takes commands through its `routes`, and deals with one after the other in `run`.
 
@@ -128,7 +120,7 @@ class CommandDesk:
         self._unwritten = unwritten
         self._clock = clock
         self.pulse = Pulse()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting = Admission(trust, clock)
         self._wake = asyncio.Event()
         self._wrote = asyncio.Event()
         self._answers: OrderedDict[tuple[str, str], Answer] = OrderedDict()  # by table and digest
@@ -142,7 +134,7 @@ class CommandDesk:
 
     def route(self, table: str) -> Route:
         """Where the commands for one table come in."""
-        return Route(self._topics.command(table), partial(self._take, table), retained=True)
+        return Route(self._topics.command(table), partial(self._take, table), retained=True, judges=True)
 
     def tasks(self) -> dict[str, Any]:
         """What runs until the node stops, by name."""
@@ -157,10 +149,9 @@ class CommandDesk:
         return {"done": self._done, "waiting": len(self._waiting), "refused": dict(self._refused)}
 
     def _take(self, table: str, message: Message) -> None:
-        if len(self._waiting) >= WAITING_MAX:
-            self._count(table, "queue-full", "too many commands wait")
-            return
-        self._waiting.append(_Waiting(table, message))
+        problem = self._waiting.take(table, message)
+        if problem:
+            self._count(table, problem, f"{problem}: more commands come than can be dealt with")
         self._wake.set()
 
     async def run(self) -> None:
@@ -171,7 +162,7 @@ class CommandDesk:
                 await self.pulse.news(self._wake)
                 continue
             self.pulse.beat()
-            one = self._waiting.popleft()
+            one = self._waiting.pop()
             answer = await self._deal(one.table, one.message)
             await self._answer(one, answer)
 
@@ -291,7 +282,7 @@ class CommandDesk:
 
     # --- answers and refusals ------------------------------------------------------------------------
 
-    async def _answer(self, one: _Waiting, answer: Answer) -> None:
+    async def _answer(self, one: Waiting, answer: Answer) -> None:
         message = one.message
         if message.retain:
             return  # whoever left it there has gone

@@ -16,7 +16,7 @@ from tests.support.tables import WHEEL
 
 from dollyd.client.command import digest
 from dollyd.daemon.commands import desk as command_desk
-from dollyd.daemon.commands.desk import WAITING_MAX
+from dollyd.daemon.commands.admission import STRANGERS_MAX
 from dollyd.daemon.commands.marks import CommandMarks, marks_path
 from dollyd.daemon.commands.refusals import TOLD_A_MINUTE
 from dollyd.daemon.core.events import DeviceTrouble
@@ -166,9 +166,9 @@ async def test_attack_command_flood(bench: Bench) -> None:
     """The queue is bounded, the chain gets some of it and one number, and the next command is done."""
     for number in range(1000):
         bench.put(b"%d" % number)
-    assert bench.desk.snapshot()["waiting"] == WAITING_MAX
-    assert bench.desk.snapshot()["refused"]["queue-full"] == 1000 - WAITING_MAX
-    bench._awaited = WAITING_MAX
+    assert bench.desk.snapshot()["waiting"] == STRANGERS_MAX
+    assert bench.desk.snapshot()["refused"]["too-many"] == 1000 - STRANGERS_MAX
+    bench._awaited = STRANGERS_MAX
     await bench.idle()
     assert len(bench.table.incidents) == TOLD_A_MINUTE
     bench.clock.advance(60 * NS_PER_S)
