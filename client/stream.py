@@ -30,7 +30,7 @@ from dollyd.client.nodes import Nodes, NodeState
 from dollyd.client.reader import Reader, Start
 from dollyd.client.replay import ChainError, GapError, Patience
 from dollyd.client.site_trust import SiteTrust
-from dollyd.client.watermark import Watermark, WatermarkStore
+from dollyd.client.watermark import Watermark, WatermarkStore, session_of
 from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.topics import ANY, NODE, TRUST, Topics, check_name
@@ -51,11 +51,11 @@ _LOG = structlog.get_logger(__name__)
 class Stream:
     """The records of `tables`, or of all tables of the site where none is named.
 
-    `mqtt`: how to reach the brokers; its client id is replaced by `dollyd-<site>-<consumer>`, so two that run
-    at once need two names. `keys`: the keys that are trusted, by `kid` or as a `KeySource`; a `SiteTrust`
-    follows the site's trust file as the broker retains it. `store`: what is done already. `start`: where a
-    consumer without watermark of a table begins: with its chain, or now (for `now` the node's key in use must
-    be among `keys`).
+    `mqtt`: how to reach the brokers; its client id is replaced by `dollyd-<site>-<consumer>-<random>`, whose
+    random part is kept with the watermarks: two that run at once need two stores, and two names. `keys`: the
+    keys that are trusted, by `kid` or as a `KeySource`; a `SiteTrust` follows the site's trust file as the
+    broker retains it. `store`: what is done already. `start`: where a consumer without watermark of a table
+    begins: with its chain, or now (for `now` the node's key in use must be among `keys`).
 
     Iterating raises `GapError` (records could not be had) and `ChainError` (records contradict each other).
     Nothing of that chain is delivered past it; iterate on for the other tables. Where people find that the
@@ -83,7 +83,9 @@ class Stream:
         self._topics = Topics(site)
         # The library is sure of a dead line after two spans of silence: of ours they must be less than two.
         keepalive_s = max(1, mqtt.keepalive_s * 3 // 5)
-        self._mqtt = replace(mqtt, client_id=f"dollyd-{site}-{consumer}", keepalive_s=keepalive_s)
+        self._mqtt = replace(
+            mqtt, client_id=f"dollyd-{site}-{consumer}-{session_of(store)}", keepalive_s=keepalive_s
+        )
         self._tables = tuple(tables)
         self._site_trust = keys if isinstance(keys, SiteTrust) else None
         self._store = store

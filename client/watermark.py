@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ConfigError
+
+_SESSION = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +55,34 @@ class WatermarkStore(Protocol):
         ...
 
 
+@runtime_checkable
+class SessionStore(Protocol):
+    """A store that also keeps what nobody else can know of the consumer's session at the broker."""
+
+    def session(self) -> str:
+        """A random text, the same for as long as the watermarks are kept."""
+        ...
+
+
+def session_of(store: WatermarkStore) -> str:
+    """The random part of a client id; of this process alone where the store keeps none.
+
+    A session belongs to whoever says its client id. One that could be guessed would be taken by any client
+    that the broker lets in.
+    """
+    return store.session() if isinstance(store, SessionStore) else _random()
+
+
 class MemoryWatermarks:
     """Nothing outlives the process: for displays and tests."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Watermark] = {}
+        self._session = _random()
+
+    def session(self) -> str:
+        """A random text, the same for this store."""
+        return self._session
 
     def load(self) -> dict[str, Watermark]:
         """The newest watermark of each chain, by chain."""
@@ -69,7 +97,8 @@ class MemoryWatermarks:
 class FileWatermarks:
     """A JSON file, replaced as a whole and synced at each save: some milliseconds a record.
 
-    A file that is none of ours raises `ConfigError`; what the file system refuses, `OSError`.
+    A file that is none of ours raises `ConfigError`; what the file system refuses, `OSError`. The session
+    stands beside it, in `<name>.session`, for its owner alone to read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -93,6 +122,19 @@ class FileWatermarks:
         new.replace(self._path)
         _sync(self._path.parent)
         self._kept = kept
+
+    def session(self) -> str:
+        """A random text, the same for as long as the file beside the watermarks is there."""
+        path = self._path.with_name(f"{self._path.name}.session")
+        with suppress(FileExistsError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(f"{_random()}\n")
+        kept = path.read_text("ascii", errors="replace").strip()
+        if not _SESSION.fullmatch(kept):  # written half before a power cut
+            path.unlink()
+            return self.session()
+        return kept
 
     def _read(self) -> dict[str, Watermark]:
         try:
@@ -122,6 +164,19 @@ class SqliteWatermarks:
         columns = connection.execute("SELECT name FROM pragma_table_info('dollyd_watermark')").fetchall()
         for added in {"kid", "rules"}.difference(name for (name,) in columns):  # made by an older version
             connection.execute(f"ALTER TABLE dollyd_watermark ADD COLUMN {added} TEXT NOT NULL DEFAULT ''")
+        connection.execute("CREATE TABLE IF NOT EXISTS dollyd_session (id TEXT NOT NULL)")
+
+    def session(self) -> str:
+        """A random text, the same for as long as the data base is there."""
+        part_of_another = self._connection.in_transaction
+        self._connection.execute(
+            "INSERT INTO dollyd_session SELECT ? WHERE NOT EXISTS (SELECT 1 FROM dollyd_session)",
+            (_random(),),
+        )
+        ((kept,),) = self._connection.execute("SELECT id FROM dollyd_session").fetchall()
+        if not part_of_another:
+            self._connection.commit()
+        return str(kept)
 
     def load(self) -> dict[str, Watermark]:
         """The newest watermark of each chain, by chain."""
@@ -151,6 +206,10 @@ class SqliteWatermarks:
         )
         if not part_of_another:
             self._connection.commit()
+
+
+def _random() -> str:
+    return secrets.token_hex(16)
 
 
 def _newer(kept: dict[str, Watermark], watermark: Watermark) -> bool:

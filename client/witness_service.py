@@ -10,6 +10,7 @@ history that was written again.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,7 +55,7 @@ class Witness:
         self._book = book
         self._sign = sign
         self._topics = Topics(site)
-        self._mqtt = replace(mqtt, client_id=f"dollyd-{site}-{name}-says")
+        self._mqtt = replace(mqtt, client_id=f"dollyd-{site}-{name}-says-{secrets.token_hex(16)}")
         self._stream = Stream(mqtt, site, name, keys, book.watermarks, start="now", any_chain=True)
         self._statements = book.statements()
         self._untold: dict[str, None] = {}

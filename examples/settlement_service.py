@@ -28,6 +28,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import secrets
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -196,6 +197,14 @@ class Postgres:
             chain: Watermark(table, chain, seq, digest, tuple(keys.split()), kid, rules)
             for table, chain, seq, digest, keys, kid, rules in rows
         }
+
+    def session(self) -> str:
+        """A random text by which the broker knows this service, and which nobody else does."""
+        self.query("CREATE TABLE IF NOT EXISTS dollyd_session (id TEXT NOT NULL)")
+        new = secrets.token_hex(16)
+        self.query("INSERT INTO dollyd_session SELECT ? WHERE NOT EXISTS (SELECT 1 FROM dollyd_session)", new)
+        ((kept,),) = self.query("SELECT id FROM dollyd_session")
+        return str(kept)
 
     def save(self, watermark: Watermark) -> None:
         """Keep it, in the transaction that is open; one that is older than what is kept changes nothing."""

@@ -10,6 +10,7 @@ base and asks the node for it. So it goes with whatever else is lost on the way.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -128,7 +129,9 @@ class Archive:
         self._group = group
         # The library is sure of a dead line after two spans of silence: of ours they must be less than two.
         keepalive_s = max(1, mqtt.keepalive_s * 3 // 5)
-        self._mqtt = replace(mqtt, client_id=f"dollyd-{site}-{name}", keepalive_s=keepalive_s)
+        self._mqtt = replace(
+            mqtt, client_id=f"dollyd-{site}-{name}-{secrets.token_hex(16)}", keepalive_s=keepalive_s
+        )
         self._rng = rng or Random()  # noqa: S311  spreads retries, keeps no secret
         self._writing, self._keeping = _Connection(open_store), _Connection(open_store)
         self._site_trust = keys if isinstance(keys, SiteTrust) else None

@@ -420,3 +420,23 @@ async def test_who_pins_the_root_follows_the_trust_file_that_the_site_retains(br
         maker.play(3, 3)
         await node.publish(maker, maker.seq, maker.seq)
         await until(lambda: stream.stats.unsigned > before)
+
+
+async def test_attack_15_nobody_takes_the_session_of_a_consumer(broker: Mosquitto) -> None:
+    """A client that says the id by which the consumer could be known, in a loop: nothing is disturbed."""
+    async with node_at(broker) as node, stream_of(broker, MemoryWatermarks()) as stream:
+        maker = node.begin()
+        await heard_by(stream)
+        await node.publish(maker, 1, 1)
+        await take(stream, 1)
+        for _ in range(5):
+            thief = aiomqtt.Client(
+                broker.host, broker.port, identifier=f"dollyd-{SITE}-{CONSUMER}", timeout=5
+            )
+            async with thief:
+                pass
+        maker.play(1, 3)
+        await node.publish(maker, 2, len(maker.entries))
+        delivered = await take(stream, len(maker.entries) - 1)
+        assert [one.record.seq for one in delivered] == list(range(2, len(maker.entries) + 1))
+        assert stream.stats.links == 1

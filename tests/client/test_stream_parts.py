@@ -21,6 +21,7 @@ from dollyd.client import (
     Watermark,
     WatermarkStore,
 )
+from dollyd.client.watermark import session_of
 from dollyd.daemon.errors import ConfigError
 
 A7 = Watermark("r1", "a", 7, "7" * 64)
@@ -177,3 +178,33 @@ def test_the_client_needs_nothing_of_the_hardware() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
+
+
+def test_attack_15_the_session_is_known_to_nobody_and_outlives_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "marks.json"
+    first = FileWatermarks(path).session()
+    assert len(first) == 32
+    assert FileWatermarks(path).session() == first
+    kept = tmp_path / "marks.json.session"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    kept.write_text(first[:7])  # cut off by a power cut
+    again = FileWatermarks(path).session()
+    assert again != first
+    assert FileWatermarks(path).session() == again
+
+    with closing(sqlite3.connect(tmp_path / "bets.db")) as database:
+        ours = SqliteWatermarks(database).session()
+    with closing(sqlite3.connect(tmp_path / "bets.db")) as database:
+        assert SqliteWatermarks(database).session() == ours
+    assert len({first, again, ours, MemoryWatermarks().session(), MemoryWatermarks().session()}) == 5
+
+
+def test_attack_15_a_store_that_keeps_no_session_gives_one_of_this_process() -> None:
+    class Plain:
+        def load(self) -> dict[str, Watermark]:
+            return {}
+
+        def save(self, watermark: Watermark) -> None:
+            raise NotImplementedError
+
+    assert session_of(Plain()) != session_of(Plain())
