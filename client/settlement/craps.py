@@ -13,6 +13,7 @@ from dollyd.client.settlement.spec import (
     Bet,
     GameBets,
     Round,
+    SettlementError,
     State,
     Verdict,
     check_offered,
@@ -62,7 +63,10 @@ def _settle(bet: Bet, stake: int, played: Round) -> Answer:
 
 def _waited(bet: Bet) -> State:
     """How many rolls the stake has waited. With a state it is in play: no limit is put to it again."""
-    return {"rolls": int(bet.state.get("rolls", 0)) + 1}
+    rolls = bet.state.get("rolls", 0)
+    if type(rolls) is not int or rolls < 0:
+        raise SettlementError(f"bet {bet.id}: {dict(bet.state)} is no state of a stake that waits")
+    return {"rolls": rolls + 1}
 
 
 def _on_void(bet: Bet, stake: int, played: Round) -> Answer:

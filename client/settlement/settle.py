@@ -15,14 +15,16 @@ from typing import Any
 
 from dollyd.client.settlement.boule import BOULE_BETS
 from dollyd.client.settlement.craps import CRAPS_BETS
+from dollyd.client.settlement.form import Setting, Void, read_body
 from dollyd.client.settlement.money_wheel import MONEY_WHEEL_BETS
+from dollyd.client.settlement.outcomes import agreed
 from dollyd.client.settlement.roulette import ROULETTE_BETS
 from dollyd.client.settlement.rulebooks import LoadedRulebook
 from dollyd.client.settlement.sic_bo import SIC_BO_BETS
 from dollyd.client.settlement.spec import Answer, Bet, GameBets, Round, SettlementError, Verdict
 from dollyd.client.settlement.tuplanoppa import TUPLANOPPA_BETS
 from dollyd.daemon.core.games import GAMES
-from dollyd.daemon.core.record import VERSION, Kind
+from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.rulebook import RuleTextError, convert
 
 BETS: dict[str, GameBets] = {
@@ -51,17 +53,28 @@ def settle(record_payload: Mapping[str, Any], bets: Iterable[Bet], rulebook: Loa
 
 def read_round(record_payload: Mapping[str, Any], rulebook: LoadedRulebook) -> Round:
     """What settlement needs of a verified record. Raises `SettlementError`."""
-    kind = record_payload.get("kind")
-    if kind == Kind.CORRECTION:
-        raise SettlementError("a correction has two rounds, before and after: use `settle_correction`")
-    if kind not in (Kind.RESULT, Kind.VOID):
-        raise SettlementError(f"a record of kind {kind!r} settles nothing; only result and void do")
-    if record_payload.get("v") != VERSION:
-        raise SettlementError(f"version {record_payload.get('v')!r} of records is not known")
-    try:
-        return _round(record_payload["body"], rulebook, void=kind == Kind.VOID)
-    except (KeyError, TypeError) as error:
-        raise SettlementError(f"the record has not the form of a {kind}: {error}") from error
+    body = read_body(record_payload)
+    variant = _variant(body.setting, rulebook)
+    common = {
+        "game": body.setting.game,
+        "variant_name": body.setting.variant,
+        "variant": variant,
+        "zero_rule": body.setting.zero_rule,
+        "quarter_odds": rulebook.book.quarter_odds,
+        "rounding": rulebook.book.rounding,
+        "prison_loss": rulebook.book.prison_loss,
+    }
+    if isinstance(body, Void):
+        return Round(**common, outcome={}, void=True, stake_policy=body.stake_policy)
+    if body.odds is None and GAMES[body.setting.game].needs_odds_table(variant):
+        raise SettlementError("the result names no odds table, which is never assumed")
+    return Round(
+        **common,
+        outcome=agreed(body.outcome, body.setting.game, variant),
+        odds_table=body.odds.table if body.odds else 1,
+        minimum=body.stakes.minimum,
+        maximum=body.stakes.maximum,
+    )
 
 
 def settle_bet(bet: Bet, played: Round) -> Answer:
@@ -85,50 +98,28 @@ def carried(bet: Bet, answer: Answer) -> Bet | None:
     return Bet(bet.id, bet.game, bet.kind, bet.selection, bet.stake - answer.invalid, answer.state)
 
 
-def _round(body: Mapping[str, Any], rulebook: LoadedRulebook, *, void: bool) -> Round:
-    setting = body["setting"]
-    named = setting["rulebook"]
-    if named["digest"] != rulebook.digest:
+def _variant(setting: Setting, rulebook: LoadedRulebook) -> Any:
+    """The variant by which the round was decided. Raises `SettlementError` where the rulebook has it not."""
+    if setting.rulebook.digest != rulebook.digest:
         raise SettlementError(
-            f"the record was decided by rulebook {named['id']} with digest {named['digest']},"
-            f" given is {rulebook.id} with digest {rulebook.digest}"
+            f"the record was decided by rulebook {setting.rulebook.id} with digest"
+            f" {setting.rulebook.digest}, given is {rulebook.id} with digest {rulebook.digest}"
         )
-    variant = _variant(setting["game"], setting["variant"], rulebook)
-    if not void and "odds" not in body and GAMES[setting["game"]].needs_odds_table(variant):
-        raise SettlementError("the result names no odds table, which is never assumed")
-    # Nothing of a stake is invalid where nobody can win; a correction of a void has the stakes of its round.
-    stakes = {} if void else body.get("stakes", {})
-    return Round(
-        game=setting["game"],
-        variant_name=setting["variant"],
-        variant=variant,
-        outcome={} if void else body["outcome"],
-        void=void,
-        stake_policy=body["stake_policy"] if void else "",
-        odds_table=body["odds"]["table"] if "odds" in body else 1,
-        zero_rule=setting.get("zero_rule", ""),
-        minimum=stakes.get("minimum", 0),
-        maximum=stakes.get("maximum", 0),
-        quarter_odds=rulebook.book.quarter_odds,
-        rounding=rulebook.book.rounding,
-        prison_loss=rulebook.book.prison_loss,
-    )
-
-
-def _variant(game: str, name: str, rulebook: LoadedRulebook) -> Any:
-    tree = rulebook.book.variants.get(name)
-    if game not in BETS or game != rulebook.book.game or tree is None:
-        raise SettlementError(f"rulebook {rulebook.id} has no {game} variant {name!r}")
+    tree = rulebook.book.variants.get(setting.variant)
+    if setting.game not in BETS or setting.game != rulebook.book.game or tree is None:
+        raise SettlementError(f"rulebook {rulebook.id} has no {setting.game} variant {setting.variant!r}")
+    game = GAMES[setting.game]
     try:
-        return convert(tree, GAMES[game].variant)
+        variant = convert(tree, game.variant)
     except RuleTextError as error:
-        raise SettlementError(f"rulebook {rulebook.id}, variant {name}: {error}") from error
+        raise SettlementError(f"rulebook {rulebook.id}, variant {setting.variant}: {error}") from error
+    if setting.zero_rule and setting.zero_rule not in game.zero_rules(variant):
+        raise SettlementError(f"variant {setting.variant} has no rule {setting.zero_rule!r} for zero")
+    return variant
 
 
 def _in_play(bet: Bet, played: Round) -> int:
     """The stake that counts (rulebook G3). One that stayed from an earlier round was measured then."""
-    if bet.stake <= 0:
-        raise SettlementError(f"bet {bet.id}: a stake of {bet.stake} is no stake")
     if bet.state:
         return bet.stake
     if bet.stake < played.minimum:
@@ -174,7 +165,7 @@ def findings(correction: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[
     Raises `SettlementError` for a record that is no correction.
     """
     try:
-        body = correction["body"]
+        body, kind = correction["body"], correction["kind"]
         common = {key: body[key] for key in ("setting", "gaming_date", "stakes", "odds") if key in body}
         before, after = (
             {**correction, "kind": finding["kind"], "body": common | finding}
@@ -182,6 +173,8 @@ def findings(correction: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[
         )
     except (KeyError, TypeError) as error:
         raise SettlementError(f"the record has not the form of a correction: {error}") from error
+    if kind != Kind.CORRECTION:
+        raise SettlementError(f"a record of kind {kind!r} is no correction")
     return before, after
 
 
@@ -203,14 +196,18 @@ def last_results(records: Iterable[Mapping[str, Any]], count: int) -> list[Mappi
 
     Voids are skipped: they neither extend nor break a run. A correction stands at the place of the record
     that it corrects, as the final record that it puts there (`findings`); one of a round that ended before
-    `records` begin has no place among them.
+    `records` begin has no place among them. Raises `SettlementError` for what is no record.
     """
     finals: dict[tuple[str, int], Mapping[str, Any]] = {}
     for record in records:
-        place = (record["chain"], record["round"])
-        if record["kind"] in (Kind.RESULT, Kind.VOID):
+        try:
+            place, kind = (record["chain"], record["round"]), record["kind"]
+            known = place in finals
+        except (KeyError, TypeError) as error:
+            raise SettlementError(f"the record lacks its place: {error}") from error
+        if kind in (Kind.RESULT, Kind.VOID):
             finals[place] = record
-        elif record["kind"] == Kind.CORRECTION and place in finals:
+        elif kind == Kind.CORRECTION and known:
             finals[place] = findings(record)[1]
     results = [record for record in finals.values() if record["kind"] == Kind.RESULT]
     return results[-count:] if count > 0 else []

@@ -18,6 +18,10 @@ State: TypeAlias = Mapping[str, str | int]
 """What a bet carries from round to round, as JSON holds it; empty at first."""
 
 
+MONEY_MAX = 10**15
+"""Minor units. A stake or a limit beyond it is a mistake, and with any odds would leave 64 bits."""
+
+
 class SettlementError(Exception):
     """A bet that cannot be, or a record that settles nothing; the message says why."""
 
@@ -64,6 +68,23 @@ class Bet:
     """For the round to come: what to do on zero (variant D BOTH)."""
     working: bool = False
     """Craps: the player has said that the bet works on the come-out roll."""
+
+    def __post_init__(self) -> None:
+        """Raises `SettlementError` for what is no bet at all, whatever the game."""
+        if type(self.stake) is not int:
+            raise SettlementError(f"bet {self.id}: a stake of {self.stake!r} is no whole number")
+        if not 0 < self.stake <= MONEY_MAX:
+            raise SettlementError(f"bet {self.id}: a stake of {self.stake} is no stake")
+        others: tuple[Any, ...] = (self.id, self.game, self.kind, self.selection, self.state)
+        *names, selection, state = others
+        if not all(isinstance(name, str) for name in names):
+            raise SettlementError(f"bet {self.id!r}: id, game and kind are texts")
+        if type(selection) is not tuple or not all(isinstance(one, str) for one in selection):
+            raise SettlementError(f"bet {self.id}: the selection {selection!r} is not a tuple of texts")
+        if not isinstance(state, Mapping) or not all(
+            isinstance(name, str) and type(value) in (str, int) for name, value in state.items()
+        ):
+            raise SettlementError(f"bet {self.id}: the state {state!r} is none")
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def settle(
         say_json(_as_dict(payload, book, answers, adjustments, verified=keys is not None))
         return
     said = "signature good" if keys is not None else "signature NOT CHECKED (no --keys)"
-    say(f"table {payload['table']}, round {payload['round']}: {payload['kind']}; {said}")
+    say(f"table {payload.get('table')}, round {payload.get('round')}: {payload['kind']}; {said}")
     if payload["kind"] == Kind.CORRECTION:
         _print_adjustments(adjustments)
     else:
