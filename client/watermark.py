@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from dollyd.client.file_lock import lock
 from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ConfigError
 
@@ -97,11 +98,15 @@ class MemoryWatermarks:
 class FileWatermarks:
     """A JSON file, replaced as a whole and synced at each save: some milliseconds a record.
 
-    A file that is none of ours raises `ConfigError`; what the file system refuses, `OSError`. The session
-    stands beside it, in `<name>.session`, for its owner alone to read.
+    One process at a time: two would pay by the same records, and each would lose what the other has kept. A
+    file that another process has, or that is none of ours, raises `ConfigError`; what the file system
+    refuses, `OSError`. The session stands beside it, in `<name>.session`, for its owner alone to read.
     """
 
     def __init__(self, path: Path) -> None:
+        if not lock(path):
+            remedy = "stop the other one, or give this one a file and a name of its own"
+            raise ConfigError(str(path), "", "another process keeps its watermarks there", remedy)
         self._path = path
         self._kept: dict[str, Watermark] = self._read()
 
@@ -142,7 +147,10 @@ class FileWatermarks:
         except FileNotFoundError:
             return {}
         except msgspec.DecodeError as error:
-            remedy = "restore it, or remove it to begin without watermarks"
+            remedy = (
+                "restore it from a copy; without it every record is delivered again from the start, and"
+                " whoever pays by records pays twice"
+            )
             raise ConfigError(str(self._path), "", f"is no file of watermarks: {error}", remedy) from error
         return {watermark.chain: watermark for watermark in kept}
 

@@ -44,14 +44,30 @@ def test_watermarks_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "marks.json"
     check_store(FileWatermarks(path))
     assert FileWatermarks(path).load() == {"a": A8, "b": B1}
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [".marks.json.lock", "marks.json"]
+
+
+def test_two_processes_never_share_a_file_of_watermarks(tmp_path: Path) -> None:
+    path = tmp_path / "marks.json"
+    FileWatermarks(path).save(A7)
+    code = (
+        "import sys; from pathlib import Path; from dollyd.client import FileWatermarks;"
+        "FileWatermarks(Path(sys.argv[1]))"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
+    )
+    assert other.returncode == 1
+    assert "another process keeps its watermarks there; stop the other one" in other.stderr
+    alone = subprocess.run([sys.executable, "-c", code, str(tmp_path / "other.json")], check=False)
+    assert alone.returncode == 0
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'[{"table":"r1"}]', b"\x00" * 100])
 def test_a_file_that_holds_no_watermarks_is_not_overwritten(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "marks.json"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"marks\.json"):
+    with pytest.raises(ConfigError, match=r"marks\.json.*restore it from a copy.*pays twice"):
         FileWatermarks(path)
     assert path.read_bytes() == content
 
