@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows has no such locks: there the operator sees to it
-    fcntl = None  # type: ignore[assignment]
 
 _HELD: dict[tuple[int, Path], int] = {}
 """By process and lock file: a process that asks again has it already, its child has not."""
@@ -17,11 +16,14 @@ _HELD: dict[tuple[int, Path], int] = {}
 def lock(path: Path) -> bool:
     """Hold the file until the process ends; tells whether no other process has it. Raises `OSError`.
 
-    The lock is a file of its own beside it, `.<name>.lock`, which stays.
+    The lock is a file of its own beside it, `.<name>.lock`, which stays. Windows has no such locks: there the
+    operator sees to it.
     """
+    if sys.platform == "win32":
+        return True
     beside = path.absolute().with_name(f".{path.name}.lock")
     key = (os.getpid(), beside)
-    if fcntl is None or key in _HELD:
+    if key in _HELD:
         return True
     descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

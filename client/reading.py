@@ -81,6 +81,10 @@ class Read(msgspec.Struct, array_like=True):
     """How a round ended, by a final record or a correction; the stakes of a session."""
     told_problem: str = ""
     """Why that cannot be read."""
+    synchronised: bool = True
+    """Whether a time service set the clock ..."""
+    error_bound_us: int = 0
+    """... and the largest error that it vouched for."""
 
     def claim(self, announced: Lineage) -> Claim:
         """What it says of who signed it, where these keys entered its chain."""
@@ -209,6 +213,8 @@ def _found(digest: str, kid: str, record: Record | _Header, signed: bool | None)
         record.prev,
         record.round,
         record.time.utc,
+        synchronised=record.time.synchronised,
+        error_bound_us=record.time.error_bound_us,
     )
 
 

@@ -21,6 +21,7 @@ from typing import Protocol, TypeAlias
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from dollyd.client.chain_rules import KINDS, ChainRules, Persons
+from dollyd.client.facts import Facts
 from dollyd.client.judgement import Position, Verdict
 from dollyd.client.jws import EnvelopeError, Keys, key_of_jwk, parse_envelope, thumbprint
 from dollyd.client.lineage import Lineage
@@ -31,8 +32,9 @@ from dollyd.client.successors import Whole, wrong_successors
 from dollyd.client.trust import Trust
 from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, Kind
 
-PROBLEMS_MAX = 100
+PROBLEMS_MAX = 10
 """A verification ends when it has found as many."""
+MID_CHAIN = "begins in mid-chain at record "
 PINNED, ANNOUNCED, NOT_PINNED = "pinned", "announced", "not pinned"
 _WORDS = (PINNED, ANNOUNCED, NOT_PINNED, *Verdict)
 """What is said of a key; where it is more than one, the last of them."""
@@ -102,6 +104,7 @@ class Report:
     """Digests of the rulebooks and profiles by which was decided."""
     checkpoints: dict[tuple[str, int], str] = field(default_factory=dict)
     """By chain and seq the digest of each checkpoint's envelope, hex: what a witness has seen."""
+    facts: Facts = field(default_factory=Facts)
 
     @property
     def ok(self) -> bool:
@@ -149,16 +152,18 @@ def verify_envelopes(
     starts: Mapping[str, Start] | None = None,
     jobs: int = 1,
     fast: bool = False,
+    part: bool = False,
 ) -> Report:
     """Verify envelopes in their order.
 
     `keys` are the keys trusted, by themselves or by a trust file, which also says of which node and when;
     None takes each chain's word for its key, and reports it as `not pinned`.
-    `starts` names the chains of which only a part is given, and where it begins. `jobs`: processes that check
+    `starts` names the chains of which only a part is given, and where it begins; with `part` every chain may
+    be one, from its first record that is here. `jobs`: processes that check
     signatures; the report does not depend on it. `fast` trusts the chain from signed heads backwards.
     Whatever is wrong with the input is a `Problem`, never an exception.
     """
-    verifier = _Verifier(keys, capture_of, starts or {}, fast=fast)
+    verifier = _Verifier(keys, capture_of, starts or {}, fast=fast, part=part)
     try:
         for data, found in read_all(envelopes, verifier.known, jobs, fast=fast):
             verifier.take(data, found)
@@ -219,6 +224,7 @@ class _Verifier:
         starts: Mapping[str, Start],
         *,
         fast: bool,
+        part: bool,
     ) -> None:
         self.problems: list[Problem] = []
         self._file = trusted if isinstance(trusted, Trust) else None
@@ -229,6 +235,7 @@ class _Verifier:
         self._capture_of = capture_of
         self._starts = starts
         self._fast = fast
+        self._part = part
         self._chains: dict[str, _Chain] = {}
         self._report = Report(problems=self.problems)
 
@@ -287,7 +294,7 @@ class _Verifier:
 
     def _new_chain(self, found: Read) -> _Chain:
         chain = _Chain(found.table, found.site, dict(self._pinned or {}))
-        start = self._starts.get(found.chain)
+        start = self._starts.get(found.chain) or (Start(found.seq, found.prev) if self._part else None)
         if start is not None and start.seq > 1:
             chain.seq, chain.digest, chain.first = start.seq - 1, start.prev, start.seq
             chain.rules = ChainRules(whole=False)
@@ -394,7 +401,11 @@ class _Verifier:
             self.add_problem(f"comes again or too late: the chain is at record {chain.seq}", found)
             return False
         if found.seq > expected:
-            self.add_problem(f"records {expected} to {found.seq - 1} are missing before it", found)
+            missing = f"records {expected} to {found.seq - 1} are missing before it"
+            if chain.last is None:
+                missing = f"{MID_CHAIN}{found.seq}: {missing}"
+                chain.rules.lose()  # or each round would be told as one that was never opened
+            self.add_problem(missing, found)
             return signed  # a number that nobody signed moves nothing
         if found.prev != chain.digest:
             self.add_problem(f"its prev is not the digest of record {chain.seq}", found)
@@ -412,6 +423,7 @@ class _Verifier:
             self._note(PERSONS_NOT_CHECKED)
         if found.kind not in KINDS:
             return
+        self._report.facts.take(found)
         self._report.kinds[found.kind] += 1
         chain.begins = chain.begins or found.seq == 1
         if found.kind == Kind.CHECKPOINT:

@@ -14,13 +14,15 @@ from dollyd.client.jws import EnvelopeError, Keys
 from dollyd.client.sources import SourceError, envelopes_of_lines
 from dollyd.client.trust import Trust, load_trust
 from dollyd.client.unpack import UNPACKED_MAX_BYTES
-from dollyd.client.verify import Problem, Report, verify_envelopes, verify_journal
+from dollyd.client.verify import MID_CHAIN, PROBLEMS_MAX, Problem, Report, verify_envelopes, verify_journal
 from dollyd.client.witness import check_witness
 from dollyd.daemon.cli.options import MaxBytes
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.terminal import say, say_json
 from dollyd.daemon.trust_file import keys_for_verification, read_jwks
 
+EXIT_UNPINNED = 3
+"""Consistent, and nobody vouches for the keys."""
 SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
@@ -57,39 +59,56 @@ def verify(
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0: one for each core.")] = 0,
     max_bytes: MaxBytes = UNPACKED_MAX_BYTES,
+    part: Annotated[
+        bool, typer.Option("--part", help="Chains may begin in their middle: judge what is here.")
+    ] = False,
+    unpinned: Annotated[
+        bool, typer.Option("--unpinned", help="Exit 0 also where no keys were given to trust.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
-    """Check signatures, chain, and one final record a round; say where and why it fails (exit 1)."""
+    """Check signatures, chain, and one final record a round; say where and why it fails.
+
+    Exit 0: good, by keys that you trust. 1: not good. 3: consistent, but nobody vouches for the key: without
+    --keys or --trust anybody could have made the file with a key of his own.
+    """
     try:
         trusted = _trusted(file, keys, trust, root, max_bytes)
-        report = _verify(file, trusted, jobs or _cores(), fast=fast, max_bytes=max_bytes)
+        report = _verify(file, trusted, jobs or _cores(), fast=fast, max_bytes=max_bytes, part=part)
     except (SourceError, OSError) as error:
         say(f"{file}: {error}", to_stderr=True)
         raise typer.Exit(1) from error
     if witness is not None:
         _check_witness(witness, witness_keys, report)
+    vouched = trusted is not None
+    if report.problems and not report.heads and not as_json:
+        _say_no_records(file, report)
     if as_json:
-        say_json(_as_dict(report))
+        say_json(_as_dict(report, vouched=vouched))
     else:
-        _print(file, report)
+        _print(file, report, vouched=vouched)
     if not report.ok:
         raise typer.Exit(1)
+    if not vouched and not unpinned:
+        raise typer.Exit(EXIT_UNPINNED)
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _verify(file: Path, keys: Keys | Trust | None, jobs: int, *, fast: bool, max_bytes: int) -> Report:
+def _verify(
+    file: Path, keys: Keys | Trust | None, jobs: int, *, fast: bool, max_bytes: int, part: bool
+) -> Report:
     if str(file) == "-":
-        return verify_envelopes(envelopes_of_lines(sys.stdin.buffer), keys, jobs=jobs, fast=fast)
+        return verify_envelopes(envelopes_of_lines(sys.stdin.buffer), keys, jobs=jobs, fast=fast, part=part)
     with file.open("rb") as stream:
         if stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
             return verify_journal(file, keys, jobs=jobs, fast=fast)
         if is_evidence(file):
             return verify_evidence(file, keys, jobs=jobs, fast=fast, max_bytes=max_bytes)
         stream.seek(0)
-        return verify_envelopes(envelopes_of_lines(stream), keys, jobs=jobs, fast=fast)
+        return verify_envelopes(envelopes_of_lines(stream), keys, jobs=jobs, fast=fast, part=part)
 
 
 def _trusted(
@@ -97,8 +116,11 @@ def _trusted(
 ) -> Keys | Trust | None:
     if not root or keys is not None or trust is not None:
         return keys_for_verification(keys, trust, root)
-    data = trust_of(file, max_bytes)
     remedy = "give the site's trust file by --trust, and the root that it is signed under"
+    if str(file) == "-" or not is_evidence(file):
+        problem = "is no evidence file, and only such a one has a trust file in it"
+        raise ConfigError(str(file), "--root", problem, remedy)
+    data = trust_of(file, max_bytes)
     if data is None:
         raise ConfigError(str(file), "", "has no trust.json", remedy)
     try:
@@ -134,9 +156,10 @@ def _check_witness(statements: Path, jwks: Path | None, report: Report) -> None:
     report.problems += problems
 
 
-def _as_dict(report: Report) -> dict[str, object]:
+def _as_dict(report: Report, *, vouched: bool) -> dict[str, object]:
     return {
         "ok": report.ok,
+        "vouched": vouched,
         "records": report.records,
         "rounds": report.rounds,
         "kinds": dict(report.kinds),
@@ -152,6 +175,14 @@ def _as_dict(report: Report) -> dict[str, object]:
             }
             for chain, head in report.heads.items()
         },
+        "site": _sites(report),
+        "since": report.facts.since,
+        "until": report.facts.until,
+        "persons": dict(report.facts.persons),
+        "clock": {
+            "unsynchronised": report.facts.unsynchronised,
+            "error_bound_us": report.facts.error_bound_us,
+        },
         "notes": report.notes,
         "problems": [
             {"at": p.at, "table": p.table, "chain": p.chain, "seq": p.seq, "why": p.why}
@@ -160,7 +191,7 @@ def _as_dict(report: Report) -> dict[str, object]:
     }
 
 
-def _print(file: Path, report: Report) -> None:
+def _print(file: Path, report: Report, *, vouched: bool = True) -> None:
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.kinds.items()))
     say(f"{file}: {report.records} records ({kinds}), {report.rounds} rounds ended")
     for kid, trust in report.keys.items():
@@ -172,7 +203,40 @@ def _print(file: Path, report: Report) -> None:
         say(f"  note: {note}")
     for problem in report.problems:
         say(f"  WRONG {_place(problem)}: {problem.why}")
-    say("good" if report.ok else "NOT GOOD")
+    if len(report.problems) >= PROBLEMS_MAX:
+        say(f"  and no further: {PROBLEMS_MAX} faults are told")
+    if any(problem.why.startswith(MID_CHAIN) for problem in report.problems):
+        say("  records of a chain's middle are judged with --part")
+    _print_facts(report)
+    unvouched = f"consistent, but nobody vouches for the {'key' if len(report.keys) == 1 else 'keys'}"
+    say(("good" if vouched else unvouched) if report.ok else "NOT GOOD")
+
+
+def _print_facts(report: Report) -> None:
+    """What people ask: where and when, decided by whom, by what clock."""
+    facts = report.facts
+    if not report.heads:
+        return
+    say(f"site {', '.join(_sites(report))}; tables {', '.join(report.tables)}")
+    say(f"from {facts.since} to {facts.until}, as the records say")
+    persons = ", ".join(f"{person}: {count}" for person, count in sorted(facts.persons.items()))
+    say(f"decided by hand: {persons or 'nothing'}")
+    unset = f"{facts.unsynchronised} of {report.records} records were made while nothing set it; else "
+    bound = f"off by {facts.error_bound_us} microseconds at most"
+    say(f"clock: {unset if facts.unsynchronised else ''}{bound}")
+
+
+def _sites(report: Report) -> list[str]:
+    return sorted({head.site for head in report.heads.values()})
+
+
+def _say_no_records(file: Path, report: Report) -> None:
+    """A file of something else is told in one line."""
+    first = report.problems[0]
+    kind = "a journal, an evidence file, or JSON Lines with one envelope a line"
+    what = first.why if not first.at else f"not {kind}; line {first.at}: {first.why}"
+    say(f"{file}: {what}", to_stderr=True)
+    raise typer.Exit(1)
 
 
 def _place(problem: Problem) -> str:

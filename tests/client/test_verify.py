@@ -143,7 +143,7 @@ def test_a_chain_tampered_with_is_found_at_its_place(
 
 def test_a_missing_beginning_is_found() -> None:
     report = verify_envelopes(_chain().envelopes[1:], keys(signer()))
-    assert (2, "records 1 to 1 are missing before it") in _whys(report)
+    assert _whys(report) == [(2, "begins in mid-chain at record 2: records 1 to 1 are missing before it")]
 
 
 def _key_lost() -> tuple[ChainMaker, ChainMaker]:
