@@ -297,6 +297,7 @@ class App:
         _LOG.info("stopping")
         self._manager.stopping()
         self._on_end()
+        self._desk.stop()
         self._tables.stop()
         self._duties.end_all(but={"publisher", *self._tables.sessions()})
         self._tables.take_checkpoints("stopped")

@@ -22,6 +22,7 @@ from dollyd.daemon.core.decision import setting
 from dollyd.daemon.core.events import HostIncident, Restarted, TableClosed, TableOpened
 from dollyd.daemon.core.record import Kind, Setting, Stakes
 from dollyd.daemon.core.round import phase
+from dollyd.daemon.core.rulebook import GameProfile
 from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.core.state import Proposal, Setup
 from dollyd.daemon.displays import DeviceState, Outcome, TableState, outcome_of, pending_of
@@ -272,6 +273,11 @@ class TableRunner:
             self._arm()
 
     # --- what displays are told ----------------------------------------------------------------------
+
+    @property
+    def rules(self) -> GameProfile:
+        """The profile that is played by."""
+        return self.engine.setup.rules
 
     @property
     def proposal(self) -> Proposal | None:

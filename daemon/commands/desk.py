@@ -26,12 +26,14 @@ from dollyd.client.trust import OperatorKey, Trust
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.commands.admission import Admission, Waiting
 from dollyd.daemon.commands.marks import CommandMarks
+from dollyd.daemon.commands.moment import Moment
 from dollyd.daemon.commands.orders import REFUSED_AS, event_of
 from dollyd.daemon.commands.originals import read_original
 from dollyd.daemon.commands.refusals import Refusals
 from dollyd.daemon.core.events import Original
 from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp, iso_utc
+from dollyd.daemon.core.rulebook import GameProfile
+from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.core.state import Proposal
 from dollyd.daemon.duties import Pulse
 from dollyd.daemon.engine import Input, NewRecord, house
@@ -68,6 +70,10 @@ class TableAtHand(Protocol):
     @property
     def chain(self) -> str:
         """The running chain."""
+
+    @property
+    def rules(self) -> GameProfile:
+        """The profile that is played by."""
 
     @property
     def proposal(self) -> Proposal | None:
@@ -119,6 +125,8 @@ class CommandDesk:
         self._send = send
         self._unwritten = unwritten
         self._clock = clock
+        self._moment = Moment(clock, journal)
+        self._synchronised = True  # as told in the log
         self.pulse = Pulse()
         self._waiting = Admission(trust, clock)
         self._wake = asyncio.Event()
@@ -139,6 +147,10 @@ class CommandDesk:
     def tasks(self) -> dict[str, Any]:
         """What runs until the node stops, by name."""
         return {"commands": self.run(), "command-refusals": self._refusals.run()}
+
+    def stop(self) -> None:
+        """Tell what of this minute is not told yet; the tables still take incidents."""
+        self._refusals.sum_up()
 
     def written(self) -> None:
         """Records are durable."""
@@ -187,7 +199,7 @@ class CommandDesk:
             await asyncio.to_thread(self._marks.take, signed.kid, command.issued)
             original = await self._original(command, here.proposal)
             at = self._clock.stamp()
-            _check_time(command, at)  # again: the disk may have taken its time
+            self._check_time(command, here)  # again: the disk may have taken its time
             self._check_still_played(table, here)
         except _RefusedError as error:
             self._count(table, error.code, f"{by}{error if by else error.code}")
@@ -228,7 +240,7 @@ class CommandDesk:
             check_signature(signed, person)
         except EnvelopeError as error:
             raise _RefusedError("signature", error.detail) from error
-        verdict = person.verdict(iso_utc(self._clock.stamp().utc_ns))
+        verdict = person.verdict(self._moment.utc())
         if verdict is not Verdict.VALID:
             raise _RefusedError("key", f"the key of {person.id} is {verdict}")
         try:
@@ -245,7 +257,7 @@ class CommandDesk:
             raise _RefusedError("other-table", f"it is for table {command.table}")
         if command.chain not in {here.chain, "" if command.order is Order.OPEN else here.chain}:
             raise _RefusedError("other-chain", f"it is for chain {command.chain}")
-        _check_time(command, self._clock.stamp())
+        self._check_time(command, here)
         if command.issued <= self._marks.newest(signed.kid):
             raise _RefusedError("replayed", f"{person.id} has given a later one")
         proposal = here.proposal
@@ -255,6 +267,21 @@ class CommandDesk:
                 check_two(first, signed, (proposal.by, person.id), trust)
             except ApprovalError as error:
                 raise _RefusedError("approval", str(error)) from error
+
+    def _check_time(self, command: Command, here: TableAtHand) -> None:
+        """Raises `_RefusedError` for a command that is not good at this moment."""
+        synchronised = self._moment.synchronised
+        if synchronised != self._synchronised:
+            self._synchronised = synchronised
+            log = _LOG.info if synchronised else _LOG.warning
+            log("orders_judged_by_a_clock", synchronised=synchronised)
+        if here.rules.orders_clock == "synchronised" and not synchronised:
+            why = "the node's clock is not synchronised, and the profile asks for that"
+            raise _RefusedError("clock", why)
+        if command.expires <= self._moment.utc():
+            raise _RefusedError("late", f"it was good until {command.expires}")
+        if command.issued > self._moment.utc(AHEAD_MAX_S * NS_PER_S):
+            raise _RefusedError("future", f"it is of {command.issued}, which is yet to come")
 
     def _check_still_played(self, table: str, here: TableAtHand) -> None:
         """Raises `_RefusedError` for a table that was removed while the command was being remembered."""
@@ -311,14 +338,6 @@ class CommandDesk:
     def _incident(self, table: str, event: Any) -> None:
         if table in self._tables:
             self._tables[table].tell(house(event, self._clock.stamp()))
-
-
-def _check_time(command: Command, at: Stamp) -> None:
-    """Raises `_RefusedError` for a command that is not good at this moment."""
-    if command.expires <= iso_utc(at.utc_ns):
-        raise _RefusedError("late", f"it was good until {command.expires}")
-    if command.issued > iso_utc(at.utc_ns + AHEAD_MAX_S * NS_PER_S):
-        raise _RefusedError("future", f"it is of {command.issued}, which is yet to come")
 
 
 def _read(message: Message) -> Signed:

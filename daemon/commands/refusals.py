@@ -51,8 +51,14 @@ class Refusals:
     def look(self) -> None:
         """Sum up the minutes that are over."""
         now_ns = self._clock.stamp().mono_ns
-        over = [table for table, minute in self._minutes.items() if now_ns - minute.since_ns >= _WINDOW_NS]
-        for table in over:
+        self._end([table for table, one in self._minutes.items() if now_ns - one.since_ns >= _WINDOW_NS])
+
+    def sum_up(self) -> None:
+        """Sum up all minutes, before a stop."""
+        self._end(list(self._minutes))
+
+    def _end(self, tables: list[str]) -> None:
+        for table in tables:
             more = self._minutes.pop(table).more
             if more:
                 self._report(table, HostIncident(WHAT, f"{more} more within a minute"))

@@ -86,6 +86,8 @@ class GameProfile(RuleText, frozen=True):
     """How long a proposal waits for the second person; verifiers take no more than an hour."""
     operator_session_s: int = 300
     """How long a badge on the console counts without a key (rulebook 12.1: C.6.5 d)."""
+    orders_clock: Literal["any", "synchronised"] = "any"
+    """Whether signed orders are taken while nobody vouches for the node's clock, by which they expire."""
     badge_required: bool = False
     """A key on the console counts only with a badge that is known."""
     void_until: Literal["confirmed", "settled"] = "confirmed"

@@ -50,7 +50,7 @@ async def test_attack_clock_set_back(bench: Bench) -> None:
     bench.clock.advance(3600 * NS_PER_S)
     await bench.say(DEALER, "confirm")
     bench.clock.step_utc(-3600 * NS_PER_S)
-    assert why(await bench.give(kept_back)) == "replayed"
+    assert why(await bench.give(kept_back)) == "late"
     assert "void" not in bench.table.kinds
 
 
@@ -260,3 +260,14 @@ async def test_attack_broker_that_injects(bench: Bench) -> None:
     ]
     # What it answers itself is heard by nobody here: the desk reads no answers.
     assert {route.topic_filter for route in bench.desk.routes()} == {TOPICS.command("r1")}
+
+
+async def test_l6_refusals_of_an_unfinished_minute_are_told_at_a_stop(bench: Bench) -> None:
+    for number in range(1000):
+        bench.put(b"%d" % number)
+    bench.desk.stop()
+    assert bench.table.incidents[TOLD_A_MINUTE:] == [
+        f"{1000 - STRANGERS_MAX - TOLD_A_MINUTE} more within a minute"
+    ]
+    bench.desk.stop()
+    assert len(bench.table.incidents) == TOLD_A_MINUTE + 1

@@ -22,6 +22,7 @@ from dollyd.daemon.commands.marks import CommandMarks, marks_path
 from dollyd.daemon.core.events import BetsClosed, DeviceTrouble, GameRef, GameStarted, TableOpened
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import step
+from dollyd.daemon.core.rulebook import GameProfile
 from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.core.state import Proposal
 from dollyd.daemon.engine import Engine, Input, NewRecord, house
@@ -42,6 +43,10 @@ class AtHand:
         self.clock = clock
         self.engine = Engine(make_setup("A", confirm="dealer"), {})
         self.records: list[NewRecord] = []
+
+    @property
+    def rules(self) -> GameProfile:
+        return self.engine.setup.rules
 
     @property
     def proposal(self) -> Proposal | None:
