@@ -261,3 +261,8 @@ def taking_the_place_of(chain: str, seq: int) -> str:
     rules = ChainRules()
     rules.previous = (chain, seq)
     return rules.state()
+
+
+def previous_in(state: str) -> tuple[str, int]:
+    """The chain before, and its last record, of a chain with this state; ("", 0) where it names none."""
+    return ChainRules.resumed(state, whole=False).previous

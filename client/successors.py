@@ -6,7 +6,6 @@ any time; not one that fits behind what others have of the table already.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,9 +45,19 @@ class Whole:
     previous: tuple[str, int] = ("", 0)
 
 
-def wrong_successors(chains: Mapping[str, Whole]) -> Iterable[tuple[str, str]]:
-    """Chains that do not fit the others of their table, in the order in which they came, with the reason."""
-    followed = Counter(chain.previous[0] for chain in chains.values())
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A chain that does not fit the others of its table."""
+
+    chain: str
+    why: str
+    short: bool = False
+    """The chain before it ends before it should: more of it may be still to come."""
+
+
+def wrong_successors(chains: Mapping[str, Whole]) -> Iterable[Misfit]:
+    """Chains that do not fit the others of their table, in the order in which they came."""
+    followed: set[str] = set()
     first: dict[str, str] = {}
     for name, chain in chains.items():
         before, end = chain.previous
@@ -56,22 +65,23 @@ def wrong_successors(chains: Mapping[str, Whole]) -> Iterable[tuple[str, str]]:
             continue
         if not before:
             if first.setdefault(chain.table, name) != name:
-                yield name, f"a new chain that does not name the one before it, {first[chain.table]}"
+                yield Misfit(name, f"a new chain that does not name the one before it, {first[chain.table]}")
             continue
         told = f"goes on after record {end} of chain {before}, which"
         other = chains.get(before)
-        if followed[before] > 1:
-            yield name, f"{told} another chain goes on after, too"
+        if before in followed:
+            yield Misfit(name, f"{told} another chain goes on after, too")
+        followed.add(before)
         if other is None:
             continue
         if _comes_before_itself(name, chains):
-            yield name, f"{told} comes after it"
+            yield Misfit(name, f"{told} comes after it")
         elif other.table != chain.table:
-            yield name, f"{told} is one of table {other.table}"
+            yield Misfit(name, f"{told} is one of table {other.table}")
         elif other.seq < end:
-            yield name, f"{told} ends here at record {other.seq}"
+            yield Misfit(name, f"{told} ends here at record {other.seq}", short=True)
         elif other.seq > end:
-            yield name, f"{told} goes on here to record {other.seq}"
+            yield Misfit(name, f"{told} goes on here to record {other.seq}")
 
 
 def _comes_before_itself(name: str, chains: Mapping[str, Whole]) -> bool:

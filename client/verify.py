@@ -272,8 +272,9 @@ class _Verifier:
             name: Whole(chain.table, chain.seq, chain.begins, chain.rules.previous)
             for name, chain in self._chains.items()
         }
-        for name, why in wrong_successors(chains):
-            self.add_problem(f"table {chains[name].table}, chain {name}: {why}")
+        for misfit in wrong_successors(chains):
+            where = f"table {chains[misfit.chain].table}, chain {misfit.chain}"
+            self.add_problem(f"{where}: {misfit.why}")
         for name, whole in chains.items():
             previous, end = whole.previous
             if previous and previous not in chains:

@@ -10,7 +10,8 @@ from dollyd.client.archive.intake import Heard, Intake
 from dollyd.client.archive.store import Chain, Store
 from dollyd.client.evidence import EvidenceFile, is_evidence
 from dollyd.client.jws import Keys
-from dollyd.client.key_source import KeySource
+from dollyd.client.key_source import KeySource, source_of
+from dollyd.client.site_trust import trust_of
 from dollyd.client.sources import JournalFile, SourceError, batches
 from dollyd.client.unpack import UNPACKED_MAX_BYTES
 
@@ -54,6 +55,6 @@ def import_file(
         if isinstance(source, JournalFile):
             for chain, (seq, prev) in source.starts().items():
                 store.begin(chain, seq, prev)
-    store.advance()
+    store.advance(trust_of(source_of(keys)))
     done.refused, done.chains = dict(intake.refused), store.chains()
     return done

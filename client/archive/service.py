@@ -27,10 +27,11 @@ from dollyd.client.archive.keeper import Keeper, newest
 from dollyd.client.archive.store import Chain, Gap, Store, StoreError
 from dollyd.client.asking import Asking, end_of
 from dollyd.client.jws import Keys
-from dollyd.client.key_source import KeySource
+from dollyd.client.key_source import KeySource, source_of
 from dollyd.client.replay import Patience
-from dollyd.client.site_trust import SiteTrust
+from dollyd.client.site_trust import SiteTrust, trust_of
 from dollyd.client.stream import PAUSE_FIRST_S, PAUSE_MAX_S, STEADY_S
+from dollyd.client.trust import Trust
 from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.topics import TRUST, Topics, check_name
@@ -135,6 +136,7 @@ class Archive:
         self._rng = rng or Random()  # noqa: S311  spreads retries, keeps no secret
         self._writing, self._keeping = _Connection(open_store), _Connection(open_store)
         self._site_trust = keys if isinstance(keys, SiteTrust) else None
+        self._trusted = source_of(keys)
         self._intake = Intake(site, keys, self._announced, live=True)
         self._keeper = Keeper(patience or Patience(), self._rng)
         self._queue: asyncio.Queue[Heard] = asyncio.Queue(QUEUE_MAX)
@@ -250,7 +252,7 @@ class Archive:
         """Where no other instance does it: look after gaps, and tell the site how far all is archived."""
         while True:
             await asyncio.sleep(TICK_S)
-            found = await self._keeping.run(_look)
+            found = await self._keeping.run(partial(_look, trust_of(self._trusted)))
             if self.stats.keeps != (found is not None):
                 self.stats.keeps = found is not None
                 _LOG.info("archive_keeps" if self.stats.keeps else "archive_keeps_no_longer", name=self._name)
@@ -276,11 +278,11 @@ class Archive:
                 self._acked[table] = mark
 
 
-def _look(store: Store) -> tuple[list[Gap], list[Chain]] | None:
+def _look(trust: Trust | None, store: Store) -> tuple[list[Gap], list[Chain]] | None:
     """Gaps and chains as they are now; None where another instance looks after them."""
     if not store.hold():
         return None
-    store.advance()
+    store.advance(trust)
     return store.gaps(), store.chains()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -16,10 +17,15 @@ from typing import Any
 
 import structlog
 
+from dollyd.client.archive.following import Link, follow
 from dollyd.client.archive.intake import Entry
 from dollyd.client.archive.rows import TABLES, Value
+from dollyd.client.chain_rules import previous_in
 from dollyd.client.jws import parse_envelope
 from dollyd.client.replay import REPLAY_MAX
+from dollyd.client.successors import Whole, wrong_successors
+from dollyd.client.trust import Trust
+from dollyd.client.watermark import Watermark
 from dollyd.daemon.core.record import NO_PREVIOUS
 from dollyd.daemon.errors import DollydError
 
@@ -51,7 +57,8 @@ class Chain:
     tip: int
     """The highest record that is known to exist."""
     broken: str
-    """Why it cannot go on: two of its records contradict each other. Empty for a good one."""
+    """Why it cannot go on: a record contradicts another one or breaks a rule, or the chain does not fit those
+    of its table. Empty for a good one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +73,6 @@ class Gap:
     first: int
     last: int
     certain: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """The last record up to which a chain is whole."""
-
-    seq: int
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,43 +263,101 @@ class Store(ABC):
                 *(seq, seq - 1, prev, chain, seq),
             )
 
-    def advance(self) -> None:
-        """Follow every chain from where it is known to be whole, as far as its records are linked."""
-        for chain, table, seq, digest in self.query(
-            "SELECT chain, table_name, complete_to, digest FROM chains c WHERE broken = '' AND EXISTS"
-            " (SELECT 1 FROM links n WHERE n.chain = c.chain AND n.seq = c.complete_to + 1) ORDER BY chain"
-        ):
-            self._advance(table, chain, _Head(seq, digest))
+    def advance(self, trust: Trust | None = None) -> None:
+        """Follow every chain from where it is known to be whole, as far as its records keep the rules.
 
-    def _advance(self, table: str, chain: str, head: _Head) -> None:
-        for links in self._links_after(chain, head.seq):
-            reached, why = _follow(head, links)
+        `trust` knows the persons behind decisions by hand, None where keys are pinned.
+        """
+        advanced = self.query(
+            "SELECT chain, table_name, complete_to, digest, keys, kid, rules FROM chains c"
+            " WHERE broken = '' AND EXISTS"
+            " (SELECT 1 FROM links n WHERE n.chain = c.chain AND n.seq = c.complete_to + 1) ORDER BY chain"
+        )
+        ends = self._ends() if advanced else {}
+        for chain, table, seq, digest, keys, kid, rules in advanced:
+            mark = Watermark(table, chain, seq, digest, tuple(keys.split()), kid, rules)
+            self._advance(mark, trust, ends.get(chain, 0))
+        if advanced:
+            self._check_successors({chain for chain, _, seq, *_ in advanced if not seq})
+
+    def _ends(self) -> dict[str, int]:
+        """Where chains end, as those after them say."""
+        states = self.query("SELECT rules FROM chains WHERE complete_to > 0 AND rules <> ''")
+        return dict(previous_in(rules) for (rules,) in states)
+
+    def _advance(self, mark: Watermark, trust: Trust | None, ends: int) -> None:
+        for links in self._links_after(mark.chain, mark.seq):
+            reached, why = follow(mark, links, trust, ends)
             with self.transaction():
                 self.query(
-                    "UPDATE chains SET complete_to = ?, digest = ?, broken = ?"
+                    "UPDATE chains SET complete_to = ?, digest = ?, keys = ?, kid = ?, rules = ?, broken = ?"
                     " WHERE chain = ? AND complete_to = ?",
-                    reached.seq,
-                    reached.digest,
-                    why,
-                    chain,
-                    head.seq,
+                    *(reached.seq, reached.digest, " ".join(reached.keys), reached.kid, reached.rules, why),
+                    *(mark.chain, mark.seq),
                 )
             if why:
-                _LOG.error("history_inconsistent", table=table, chain=chain, seq=reached.seq + 1, why=why)
-            if reached.seq < links[-1][0]:
+                self._tell(reached.table, reached.chain, reached.seq + 1, why)
+            if reached.seq < links[-1].seq:
                 return
-            head = reached
+            mark = reached
 
-    def _links_after(self, chain: str, seq: int) -> Iterator[list[tuple[int, str, str]]]:
+    def _links_after(self, chain: str, seq: int) -> Iterator[list[Link]]:
         """Records after `seq`, in parts, up to the end."""
         while links := self.query(
-            "SELECT seq, prev, digest FROM links WHERE chain = ? AND seq > ? ORDER BY seq LIMIT ?",
-            chain,
-            seq,
-            LINKS_A_STEP,
+            "SELECT l.seq, l.prev, l.digest, r.envelope FROM links l"
+            " LEFT JOIN records r ON r.chain = l.chain AND r.seq = l.seq"
+            " WHERE l.chain = ? AND l.seq > ? ORDER BY l.seq LIMIT ?",
+            *(chain, seq, LINKS_A_STEP),
         ):
-            yield [(number, prev, digest) for number, prev, digest in links]
+            yield [
+                Link(number, prev, digest, bytes(envelope or b"")) for number, prev, digest, envelope in links
+            ]
             seq = links[-1][0]
+
+    def _check_successors(self, new: AbstractSet[str]) -> None:
+        """Compare where chains end with what the first records of others say of that.
+
+        Of two that contradict each other the one that came later is refused, whatever it says of its time.
+        """
+        rows = self.query(
+            "SELECT chain, site, table_name, begins, complete_to, rules, accepted FROM chains ORDER BY"
+            " (SELECT utc FROM links l WHERE l.chain = chains.chain AND l.seq = chains.complete_to), chain"
+        )
+        rows.sort(key=lambda row: row[0] in new or row[-1])
+        chains = {
+            chain: Whole(f"{site}/{table}", complete_to, begins <= 1 <= complete_to, previous_in(rules))
+            for chain, site, table, begins, complete_to, rules, _ in rows
+        }
+        accepted = {chain for chain, *_, taken in rows if taken}
+        for misfit in wrong_successors(chains):
+            before, end = chains[misfit.chain].previous
+            if misfit.chain in accepted:
+                continue
+            if misfit.short:  # its end may be still to come
+                with self.transaction():
+                    self.query("UPDATE chains SET heard = ? WHERE chain = ? AND heard < ?", end, before, end)
+                continue
+            self._tell(chains[misfit.chain].table, misfit.chain, 1, misfit.why)
+            with self.transaction():
+                self.query(  # nothing of it counts as whole
+                    "UPDATE chains SET broken = ?, misfits = 1, complete_to = 0, digest = ?, keys = '',"
+                    " kid = '', rules = '' WHERE chain = ? AND broken = ''",
+                    *(misfit.why, NO_PREVIOUS, misfit.chain),
+                )
+
+    def accept(self, chain: str) -> bool:
+        """Take a chain that does not fit those of its table; tells whether it was refused for that."""
+        with self.transaction():
+            refused = self.query("SELECT 1 FROM chains WHERE chain = ? AND misfits = 1", chain)
+            self.query(
+                "UPDATE chains SET broken = '', misfits = 0, accepted = 1 WHERE chain = ? AND misfits = 1",
+                chain,
+            )
+        return bool(refused)
+
+    @staticmethod
+    def _tell(table: str, chain: str, seq: int, why: str) -> None:
+        _LOG.error("history_inconsistent", table=table, chain=chain, seq=seq, why=why)
 
     def chains(self) -> list[Chain]:
         """Every chain; of two of a table the one that goes on comes last."""
@@ -350,14 +407,3 @@ def _by_place(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
     unique: dict[tuple[str, int], Entry] = {}
     others = [entry for entry in entries if unique.setdefault((entry.chain, entry.seq), entry) is not entry]
     return [unique[place] for place in sorted(unique)], others
-
-
-def _follow(head: _Head, links: Sequence[tuple[int, str, str]]) -> tuple[_Head, str]:
-    """How far the links go on from a head, and why not further; empty for a hole, or the end of the links."""
-    for seq, prev, digest in links:
-        if seq != head.seq + 1:
-            break
-        if prev != head.digest:
-            return head, f"its prev is not the digest of record {head.seq}"
-        head = _Head(seq, digest)
-    return head, ""

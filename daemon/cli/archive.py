@@ -104,6 +104,24 @@ def migrate(database: Database) -> None:
     say(*(steps or ["the schema is the newest one"]))
 
 
+@application.command("accept")
+def accept(
+    chain: Annotated[str, typer.Argument(metavar="CHAIN", help="The chain, 32 characters of hex.")],
+    database: Database = "",
+) -> None:
+    """Take a chain that does not follow the one before it of its table: the box was replaced."""
+    try:
+        with closing(_opener(database)()) as store:
+            taken = store.accept(chain)
+    except StoreError as error:
+        raise ConfigError("--database", "", str(error), "name a data base that is there") from error
+    if not taken:
+        raise ConfigError(
+            "CHAIN", "", f"no chain {chain!r} is refused for that", "name one of `--import`'s list"
+        )
+    say(f"chain {chain} is accepted")
+
+
 def _nodes(keys: Path | None, trust: Path | None, root: str) -> Keys | Trust:
     nodes = keys_for_verification(keys, trust, root)
     if not isinstance(nodes, Trust | Mapping):

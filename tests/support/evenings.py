@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.support.chains import ChainMaker, signer
+from tests.support.commands import BOSS, INSPECTOR, Two, two
 
 from dollyd.daemon.core.record import Kind, Time
 
@@ -23,11 +24,8 @@ SETTING = {
     "profile": {"id": "fi", "digest": "c" * 64},
 }
 STAKES = {"minimum": 200, "maximum": 50_000, "currency": "EUR"}
+REASON = "misread"
 EVIDENCE = {"game_ref": "wheel/1/1", "times": {}, "devices": [], "witnesses": []}
-PERSONS = [
-    {"operator": "anna", "role": "dealer", "command": "{}"},
-    {"operator": "bert", "role": "inspector", "command": "{}"},
-]
 
 
 def utc(at: datetime) -> str:
@@ -122,27 +120,40 @@ class House:
             "mode": "manual" if manual else "auto",
             "evidence": EVIDENCE,
         }
-        maker.add(Kind.RESULT, number, body | ({"approvals": PERSONS} if manual else {}), header=header)
+        if manual:
+            agreed = _agreed("enter", maker, number, pocket, at)
+            body |= {"reason": REASON, "approvals": agreed.approvals}
+        maker.add(Kind.RESULT, number, body, header=header)
         if rng.random() < 0.01:
-            pocket = self._correct(maker, number, pocket, header, dated)
+            pocket = self._correct(maker, number, pocket, at, dated)
         self.results[table, gaming_date, pocket] += 1
         self.ordered.setdefault(table, []).append(pocket)
 
     def _correct(
-        self, maker: ChainMaker, number: int, pocket: str, header: dict[str, Any], dated: dict[str, Any]
+        self, maker: ChainMaker, number: int, pocket: str, at: datetime, dated: dict[str, Any]
     ) -> str:
         right = str((int(pocket) + 1) % 37)
+        agreed = _agreed("correct", maker, number, right, at)
         body = dated | {
-            "id": "d" * 64,
+            "id": agreed.id,
+            "stakes": STAKES,
             "corrects": maker.seq,
             "element": "outcome",
             "before": {"kind": "result", "outcome": {"pocket": pocket}},
             "after": {"kind": "result", "outcome": {"pocket": right}},
-            "reason": "misread",
-            "approvals": PERSONS,
+            "reason": REASON,
+            "approvals": agreed.approvals,
         }
-        maker.add(Kind.CORRECTION, number, body, header=header)
+        maker.add(Kind.CORRECTION, number, body, header=_header(at))
         return right
+
+
+def _agreed(order: str, maker: ChainMaker, number: int, pocket: str, at: datetime) -> Two:
+    """What two persons signed just before."""
+    before, behind = utc(at - timedelta(seconds=20)), utc(at + timedelta(seconds=20))
+    lives = {"issued": before, "expires": behind}
+    place = {"table": maker.table, "chain": maker.chain, "round": number}
+    return two(order, (INSPECTOR, BOSS), lives, value=[pocket], reason=REASON, **place, **lives)
 
 
 def _header(at: datetime) -> dict[str, Any]:

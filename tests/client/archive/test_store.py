@@ -16,7 +16,8 @@ import pytest
 from tests.client.test_trust import END, node, trusted
 from tests.support.archives import OpenStore, bring, count, holds, intake_of, plain
 from tests.support.chains import SITE, ChainMaker, decision, signer
-from tests.support.evenings import House
+from tests.support.commands import BOSS, INSPECTOR, correction, trust, two
+from tests.support.evenings import SETTING, STAKES, House
 
 from dollyd.client.archive.intake import Heard, Intake
 from dollyd.client.archive.store import SchemaError, Store, StoreError, migrations
@@ -171,6 +172,84 @@ def test_a_chain_whose_links_do_not_fit_is_broken_there(store: Store) -> None:
     assert store.gaps() == []
 
 
+def test_attack_1_what_a_node_s_key_makes_alone_is_not_archived_as_good(store: Store) -> None:
+    for number, body in enumerate((correction(corrects=4) | {"approvals": []}, correction(corrects=3))):
+        maker = ChainMaker(f"r{number}", f"{number:032x}").begin().play(1, 1)
+        maker.add(Kind.CORRECTION, 1, body)
+        bring(store, maker.envelopes)
+    store.advance(trust())
+    assert [chain.complete_to for chain in store.chains()] == [4, 4]
+    assert all(chain.broken for chain in store.chains())
+
+
+def test_attack_1_a_second_result_stops_the_archived_chain_there_also_later(store: Store) -> None:
+    maker = ChainMaker().begin().play(1, 2)
+    bring(store, maker.envelopes)
+    store.advance()
+    maker.add(Kind.RESULT, 2, decision(pocket="17"))
+    bring(store, maker.envelopes[-1:])
+    store.advance()
+    (chain,) = store.chains()
+    assert (chain.complete_to, chain.broken) == (7, "second final record of round 2")
+
+
+def test_attack_1_a_key_out_of_turn_stops_the_archived_chain(store: Store) -> None:
+    maker = ChainMaker().begin()
+    maker.signer = signer(2)
+    maker.add(Kind.ROUND, 1)
+    bring(store, maker.envelopes, signer(1), signer(2))
+    store.advance()
+    (chain,) = store.chains()
+    assert chain.complete_to == 1
+    assert "it is the turn of key" in chain.broken
+
+
+def test_attack_3b_a_second_chain_of_a_table_is_not_archived_as_good_until_people_accept_it(
+    store: Store,
+) -> None:
+    old, new = ChainMaker(chain="b" * 32).begin().play(1, 2), ChainMaker(chain="a" * 32).begin().play(1, 1)
+    for maker in (old, new):
+        bring(store, maker.envelopes)
+        store.advance()
+    broken = {chain.chain: chain.broken for chain in store.chains()}
+    assert broken == {
+        old.chain: "",
+        new.chain: f"a new chain that does not name the one before it, {old.chain}",
+    }
+    assert {chain.complete_to for chain in store.chains()} == {7, 0}
+    assert not store.accept(old.chain)
+    assert store.accept(new.chain)
+    bring(store, new.play(2, 2).envelopes)
+    store.advance()
+    assert [(chain.broken, chain.complete_to) for chain in store.chains()] == [("", 7), ("", 7)]
+
+
+def test_attack_3c_a_chain_that_another_follows_is_asked_for_to_its_end_and_not_behind(store: Store) -> None:
+    old = ChainMaker().begin().play(1, 2)
+    new = ChainMaker(chain="b" * 32).begin(after=old)
+    bring(store, [*old.envelopes[:-2], *new.envelopes])
+    store.advance()
+    (gap,) = store.gaps()
+    assert (gap.chain, gap.first, gap.last) == (old.chain, 6, 7)
+    bring(store, old.envelopes)
+    store.advance()
+    assert {chain.broken for chain in store.chains()} == {""}
+    bring(store, old.play(3, 3).envelopes)
+    store.advance()
+    broken = {chain.chain: chain.broken for chain in store.chains()}
+    assert broken == {old.chain: "the chain goes on after its end at record 7", new.chain: ""}
+    assert {chain.complete_to for chain in store.chains()} == {7, 1}
+
+
+def test_a_record_of_which_only_the_link_is_left_is_passed(store: Store) -> None:
+    maker = ChainMaker().begin().play(1, 3)
+    bring(store, maker.envelopes)
+    store.query("DELETE FROM records WHERE seq = 5")
+    store.advance()
+    (chain,) = store.chains()
+    assert (chain.complete_to, chain.broken) == (10, "")
+
+
 def test_a_chain_whose_beginning_nobody_keeps_begins_later(store: Store) -> None:
     maker = ChainMaker().begin().play(1, 3)
     bring(store, maker.envelopes[4:])
@@ -218,26 +297,27 @@ def test_an_evening_shows_its_rounds_voids_and_corrections(store: Store) -> None
     assert len(rounds) == corrected
 
 
+PLAYED_HERE: dict[str, Any] = {"setting": SETTING, "stakes": STAKES}
+
+
 def test_a_result_corrected_to_a_void_leaves_the_ordered_results(store: Store) -> None:
     house = House(Random(1)).play(30, tables=1, rounds=10)
     maker = house.chains["r1"]
     number = next(entry.round for entry in maker.entries if entry.kind == Kind.RESULT)
     last = next(entry for entry in maker.entries if entry.kind == Kind.RESULT)
-    body = {
-        "id": "d" * 64,
+    pocket = payload_of(last.envelope)["body"]["outcome"]["pocket"]
+    agreed = two(
+        "correct", (INSPECTOR, BOSS), chain=maker.chain, round=number, value=None, reason="the video"
+    )
+    body = PLAYED_HERE | {
+        "id": agreed.id,
         "corrects": last.seq,
         "element": "verdict",
-        "before": {"kind": "result", "outcome": {"pocket": "1"}},
+        "before": {"kind": "result", "outcome": {"pocket": pocket}},
         "after": {"kind": "void", "rule": "coin-in-the-wheel", "stake_policy": "returned"},
-        "setting": {
-            "game": "roulette",
-            "variant": "A",
-            "rulebook": {"id": "x", "digest": "x"},
-            "profile": {"id": "x", "digest": "x"},
-        },
-        "gaming_date": "2026-10-30",
-        "reason": "seen on the video",
-        "approvals": [],
+        "gaming_date": payload_of(last.envelope)["body"]["gaming_date"],
+        "reason": "the video",
+        "approvals": agreed.approvals,
     }
     maker.add(Kind.CORRECTION, number, body)
     bring(store, maker.envelopes)
@@ -278,7 +358,7 @@ def test_an_older_schema_is_brought_forward_and_keeps_what_it_has(bare: OpenStor
     store = bare()
     assert store.migrate(upto=1) == ["0001 tables"]
     bring(store, maker.envelopes)
-    assert store.migrate() == ["0002 views"]
+    assert store.migrate() == ["0002 views", "0003 rules"]
     assert store.migrate() == []
     store.advance()
     assert count(store, "records") == 10
@@ -291,7 +371,7 @@ def test_two_that_start_at_once_make_the_schema_once(bare: OpenStore) -> None:
     stores = [bare() for _ in range(4)]
     with ThreadPoolExecutor(4) as instances:
         taken = [step for steps in instances.map(Store.migrate, stores) for step in steps]
-    assert sorted(taken) == ["0001 tables", "0002 views"]
+    assert sorted(taken) == ["0001 tables", "0002 views", "0003 rules"]
 
 
 def test_a_newer_or_another_schema_is_refused(store: Store) -> None:
