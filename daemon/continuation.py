@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from dollyd.daemon.core.events import OddsDrawn
+from dollyd.daemon.core.events import OddsDrawn, Restarted
 from dollyd.daemon.core.record import Odds
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp
+from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.core.state import Mark, Round, Setup, Table
 from dollyd.daemon.engine import Engine
 from dollyd.daemon.journal import Tail
+from dollyd.daemon.journal_entry import utc_ns
 
 BY_CONFIGURATION = "configuration"
 """Who opens and closes a table where no person does: it is configured, or is not any more."""
@@ -62,6 +62,12 @@ def restored(setup: Setup, tail: Tail, at: Stamp) -> Table:
     )
 
 
+def restarted(tail: Tail, at: Stamp, boot: str) -> Restarted:
+    """What a table is told after a start: how long ago its last record was, by each clock that can say."""
+    mono_ns = at.mono_ns - tail.last_mono_ns if tail.last_boot == boot != "unknown" else -1
+    return Restarted(tail.last_utc, at.utc_ns - utc_ns(tail.last_utc), max(-1, mono_ns))
+
+
 def _unresolved(current: Round, body: Mapping[str, Any], at: Stamp) -> Round:
     """A round as its record tells it: people may still decide it, by the odds table drawn for it."""
     current = replace(current, unresolved=Mark(body["rule"], at))
@@ -69,15 +75,9 @@ def _unresolved(current: Round, body: Mapping[str, Any], at: Stamp) -> Round:
         return current
     told = msgspec.convert(body["odds"], Odds)
     drawn = OddsDrawn(told.device, current.number, told.table, told.counter, told.nonce, told.proof)
-    return replace(current, odds=drawn, odds_at=Stamp(told.drawn.monotonic_ns, _utc_ns(told.drawn.utc)))
+    return replace(current, odds=drawn, odds_at=Stamp(told.drawn.monotonic_ns, utc_ns(told.drawn.utc)))
 
 
 def _opened_at(tail: Tail, at: Stamp) -> Stamp:
     """When the session began, as its record says; its monotonic time belongs to an earlier run."""
-    return Stamp(at.mono_ns, _utc_ns(tail.session["body"]["opened_at"]) if tail.session else at.utc_ns)
-
-
-def _utc_ns(text: str) -> int:
-    """The time that `iso_utc` wrote."""
-    second, fraction = text.rstrip("Z").split(".")
-    return int(datetime.fromisoformat(f"{second}+00:00").timestamp()) * NS_PER_S + int(fraction)
+    return Stamp(at.mono_ns, utc_ns(tail.session["body"]["opened_at"]) if tail.session else at.utc_ns)

@@ -22,7 +22,7 @@ from dollyd.client.jws import Keys
 from dollyd.daemon.cursors import EXPORTED, PUBLISHER, WRITTEN, Cursors
 from dollyd.daemon.errors import JournalError, ensure
 from dollyd.daemon.journal_damage import Damage, put_aside_if_damaged
-from dollyd.daemon.journal_entry import ENTRY, Entry, NewEntry, entry_of
+from dollyd.daemon.journal_entry import ENTRY, Entry, NewEntry, entry_of, payload_of, utc_ns
 from dollyd.daemon.journal_file import (
     JournalUnusableError,
     connect_read_only,
@@ -73,6 +73,8 @@ class Journal:
         self._last_id = self.last_id
         self._captured_bytes = self._number("SELECT ifnull(max(upto), 0) FROM capture")
         self._chain_ids: dict[str, int] = dict(self._rows("SELECT name, id FROM chain"))
+        self.newest_utc_ns = self._newest_utc_ns() if write is not None else 0
+        """Time of the newest record when it was opened, 0 for none: what no clock of a later start undoes."""
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False, keys: Keys | None = None) -> Self:
@@ -104,6 +106,10 @@ class Journal:
                 raise kind(told) from error
             journal._resources = resources.pop_all()
             return journal
+
+    def _newest_utc_ns(self) -> int:
+        newest = self.entries_after(self._last_id - 1, 1)
+        return utc_ns(payload_of(newest[0].envelope)["time"]["utc"]) if newest else 0
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from dollyd.client.jws import parse_envelope, strict_object
+from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.errors import JournalError
 
 ENTRY = (
@@ -54,3 +56,9 @@ def entry_of(row: tuple[Any, ...]) -> Entry:
 def payload_of(envelope: bytes) -> dict[str, Any]:
     """The parsed record in an envelope of ours."""
     return strict_object(parse_envelope(envelope).payload, "payload")
+
+
+def utc_ns(text: str) -> int:
+    """Nanoseconds since 1970 of a record's time, as `iso_utc` wrote it. Raises ValueError."""
+    second, fraction = text.rstrip("Z").split(".")
+    return int(datetime.fromisoformat(f"{second}+00:00").timestamp()) * NS_PER_S + int(fraction)

@@ -32,7 +32,11 @@ class Tail:
     kid: str
     """The key that signed the last record."""
     last_utc: str
-    """Time of the last record."""
+    """Time of the last record ..."""
+    last_mono_ns: int
+    """... by the monotonic clock ..."""
+    last_boot: str
+    """... of this boot."""
     last_round: int
     """The highest round number used, 0 before the first."""
     open_round: int | None
@@ -75,12 +79,15 @@ def read_tail(read: Read, table: str) -> Tail | None:
     open_round = last_round if last_round and not closed else None
     doubt = _unresolved(read, chain, open_round) if open_round is not None else None
     checkpoint = _last_checkpoint(read, chain)
+    time = payload_of(last.envelope)["time"]
     return Tail(
         chain=last.chain,
         seq=last.seq,
         prev=sha256(last.envelope).hexdigest(),
         kid=parse_envelope(last.envelope).kid,
-        last_utc=payload_of(last.envelope)["time"]["utc"],
+        last_utc=time["utc"],
+        last_mono_ns=time["monotonic_ns"],
+        last_boot=time["boot"],
         last_round=last_round,
         open_round=open_round,
         unresolved=doubt is not None,

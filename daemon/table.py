@@ -17,9 +17,9 @@ import msgspec
 import structlog
 
 from dollyd.daemon.clock import Clock
-from dollyd.daemon.continuation import BY_CONFIGURATION, carried_over, opens_by_itself, restored
+from dollyd.daemon.continuation import BY_CONFIGURATION, carried_over, opens_by_itself, restarted, restored
 from dollyd.daemon.core.decision import setting
-from dollyd.daemon.core.events import HostIncident, Restarted, TableClosed, TableOpened
+from dollyd.daemon.core.events import HostIncident, TableClosed, TableOpened
 from dollyd.daemon.core.record import Kind, Setting, Stakes
 from dollyd.daemon.core.round import phase
 from dollyd.daemon.core.rulebook import GameProfile
@@ -139,7 +139,7 @@ class TableRunner:
             )
             for payload in tail.results:
                 self._show(payload["round"], payload["body"]["outcome"])
-            self._take(house(Restarted(tail.last_utc), at))
+            self._take(house(restarted(tail, at, self._clock.boot), at))
         if opens_by_itself(tail):
             self._take(house(TableOpened(BY_CONFIGURATION), at))
         self.sessions = {name: self._session(name) for name in self.settings.devices}

@@ -12,7 +12,7 @@ import structlog
 
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.events import ClockStepped, Event, HostIncident
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, iso_utc
+from dollyd.daemon.core.stamp import CLOCK_STEP_NS, DOWN_MAX_NS, NS_PER_MS, NS_PER_S, iso_utc
 from dollyd.daemon.disk import Level, Limits, level
 from dollyd.daemon.duties import Pulse
 from dollyd.daemon.engine import house
@@ -22,12 +22,11 @@ from dollyd.daemon.journal import Journal
 from dollyd.daemon.settings import Settings
 from dollyd.daemon.table import TableRunner
 
-CLOCK_STEP_NS = 20 * NS_PER_MS
-"""A clock that is slewed gains or loses 0.5 ms a second at most; more between two looks is a step."""
 _LOOK_EVERY_NS = NS_PER_S
 _HEALTH_EVERY_LOOKS = 5
 _PRUNE_EVERY_LOOKS = 60
 _NS_PER_DAY = 86_400 * NS_PER_S
+_MINUTE_NS = 60 * NS_PER_S
 _MB = 1_000_000
 
 _LOG = structlog.get_logger(__name__)
@@ -62,12 +61,18 @@ class Upkeep:
         self._publish_health = publish_health
         self._take_checkpoints = take_checkpoints
         self._offset_ns = _utc_offset_ns(clock)
+        self._started_ns = clock.stamp().mono_ns
         self._level = Level.PLENTY
         self._limits = _limits(settings)
         self._pruning = False
         """The last step of pruning has not removed all."""
         self._prune_problem = ""
         self._held_by = ""
+        self._synchronised = clock.quality().synchronised
+        self._synchronised_told_ns = self._started_ns - _MINUTE_NS
+        self._prune_waits = ""
+        self._pruned: dict[str, int] = {}
+        """By table the record up to which its chain was removed."""
 
     async def run(self) -> None:
         """Look around until cancelled."""
@@ -104,10 +109,21 @@ class Upkeep:
     def _look_at_the_clock(self) -> None:
         step_ns = _utc_offset_ns(self._clock) - self._offset_ns
         self._offset_ns += step_ns
-        if abs(step_ns) > CLOCK_STEP_NS:
+        stepped, changed = abs(step_ns) > CLOCK_STEP_NS, self._synchronisation_changed()
+        if stepped:
             self.clock_steps += 1
             self.last_step_ms = int(step_ns / NS_PER_MS)
-            self._tell(ClockStepped(step_ns))
+        if stepped or changed:
+            self._tell(ClockStepped(step_ns if stepped else 0, self._synchronised if changed else None))
+
+    def _synchronisation_changed(self) -> bool:
+        """Whether the kernel began or ceased to vouch for UTC; one that flaps is told once a minute."""
+        now = self._clock.stamp().mono_ns
+        is_synchronised = self._clock.quality().synchronised
+        if is_synchronised == self._synchronised or now < self._synchronised_told_ns + _MINUTE_NS:
+            return False
+        self._synchronised, self._synchronised_told_ns = is_synchronised, now
+        return True
 
     def _look_who_holds_the_journal(self) -> None:
         holder = self._journal.held_by
@@ -152,8 +168,11 @@ class Upkeep:
     async def _prune_a_step(self) -> bool:
         """Whether there may be more to remove. Old records that cannot be removed do not stop play."""
         problem, removed = "", 0
+        self._look_whether_to_prune()
         try:
+            self._tell_what_was_pruned()
             removed = await asyncio.to_thread(self._prune)
+            self._tell_what_was_pruned()
         except JournalError as error:
             problem = str(error)
         if problem and not self._prune_problem:
@@ -166,10 +185,42 @@ class Upkeep:
         """One step; gives how many captures and records it removed."""
         section = self._settings.journal
         removed = self._journal.prune_captures(section.captures_max_mb * _MB)
-        if section.keep_days is not None:
-            before_ns = self._clock.stamp().utc_ns - section.keep_days * _NS_PER_DAY
-            removed += self._journal.prune_records(iso_utc(before_ns))
+        if section.keep_days is not None and not self._prune_waits:
+            removed += self._journal.prune_records(
+                iso_utc(self._surely_past_ns() - section.keep_days * _NS_PER_DAY)
+            )
         return removed
+
+    def _surely_past_ns(self) -> int:
+        """A time that is not ahead of the true one, whatever a clock shows that was set wrong.
+
+        The newest record of before this start, and from there as long as this process has run and a table
+        may have been out of use.
+        """
+        now = self._clock.stamp()
+        if not self._journal.newest_utc_ns:
+            return now.utc_ns
+        return min(now.utc_ns, self._journal.newest_utc_ns + now.mono_ns - self._started_ns + DOWN_MAX_NS)
+
+    def _look_whether_to_prune(self) -> None:
+        """What is removed does not come back: nothing is, by a clock that nobody vouches for."""
+        waits = ""
+        if self._settings.journal.keep_days is not None and not self._clock.quality().synchronised:
+            waits = "the clock is not synchronised: records are not removed by their age"
+        if waits and not self._prune_waits:
+            _LOG.warning("pruning_waits", why=waits)
+            self._tell(HostIncident("pruning-waits", waits))
+        self._prune_waits = waits
+
+    def _tell_what_was_pruned(self) -> None:
+        for table in self._tables.values():
+            upto = self._journal.pruned_upto(table.chain)
+            before = self._pruned.setdefault(table.name, upto)
+            if upto > before:
+                self._pruned[table.name] = upto
+                _LOG.info("records_pruned", table=table.name, chain=table.chain, first=before + 1, last=upto)
+                text = f"records {before + 1} to {upto} were removed by their age"
+                table.tell(house(HostIncident("records-pruned", text), self._clock.stamp()))
 
     def _tell(self, event: Event) -> None:
         now = self._clock.stamp()

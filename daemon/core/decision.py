@@ -30,7 +30,7 @@ from dollyd.daemon.core.record import (
     Witness,
 )
 from dollyd.daemon.core.rules import Rule
-from dollyd.daemon.core.stamp import Stamp, iso_utc
+from dollyd.daemon.core.stamp import NS_PER_MS, Stamp, iso_utc
 from dollyd.daemon.core.state import Missed, Proposal, Round, Setup, Table, WitnessState
 
 
@@ -90,14 +90,25 @@ def missed_games(missed: Missed) -> GapBody:
     return GapBody(cause="no-round-open", games=list(missed.games), count=missed.count)
 
 
-def downtime(since_utc: str) -> GapBody:
-    """The daemon was down since the last record before."""
-    return GapBody(cause="daemon-down", games=[], count=0, since_utc=since_utc)
+def downtime(since_utc: str, mono_ns: int) -> GapBody:
+    """The daemon was down since the last record before; `mono_ns` by the monotonic clock, -1: not known."""
+    down_ms = mono_ns // NS_PER_MS if mono_ns >= 0 else UNSET
+    return GapBody(cause="daemon-down", games=[], count=0, since_utc=since_utc, down_ms=down_ms)
 
 
-def clock_step(step_ns: int) -> ClockBody:
-    """UTC moved against the monotonic clock."""
-    return ClockBody(step_ns=step_ns)
+def clock_change(
+    setup: Setup, step_ns: int, at: Stamp, *, synchronised: bool | None = None, cause: str = ""
+) -> ClockBody:
+    """UTC moved against the monotonic clock, or its synchronisation changed."""
+    dates = (setup.gaming_date(at.utc_ns), setup.gaming_date(at.utc_ns - step_ns))
+    changed = dates[0] != dates[1]
+    return ClockBody(
+        step_ns=step_ns,
+        cause=cause or UNSET,
+        synchronised=UNSET if synchronised is None else synchronised,
+        gaming_date=dates[0] if changed else UNSET,
+        gaming_date_before=dates[1] if changed else UNSET,
+    )
 
 
 def _witness(witness: WitnessState) -> Witness:

@@ -416,6 +416,8 @@ class ClockStepped:
     """UTC moved against the monotonic clock by `step_ns`, more than slewing explains."""
 
     step_ns: int
+    synchronised: bool | None = None
+    """Whether the kernel vouches for UTC from here on; None: that did not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,6 +425,9 @@ class Restarted:
     """The daemon came up; `down_since_utc` is the time of the last record before."""
 
     down_since_utc: str
+    utc_ns: int = -1
+    """How long ago that was by either clock; -1: not known, as by the monotonic one of another boot."""
+    mono_ns: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -58,7 +58,7 @@ from dollyd.daemon.core.events import (
 )
 from dollyd.daemon.core.people import approved, correction_proposed, none_imprisoned, result_proposed
 from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp, iso_utc
+from dollyd.daemon.core.stamp import CLOCK_STEP_NS, DOWN_MAX_NS, NS_PER_MS, Stamp, iso_utc
 from dollyd.daemon.core.state import Betting, Declared, Draw, Mark, Round, Setup, Table, WitnessState
 
 
@@ -94,10 +94,8 @@ def _table_closed(setup: Setup, table: Table, event: TableClosed, at: Stamp) -> 
 
 
 def _restarted(setup: Setup, table: Table, event: Restarted, at: Stamp) -> Stepped:
-    effects: list[Effect] = [Emit(Kind.GAP, 0, decision.downtime(event.down_since_utc))]
-    if iso_utc(at.utc_ns) < event.down_since_utc:  # texts of one length: compared, never subtracted
-        text = "the clock shows an earlier time than the last record; the order is that of seq"
-        effects.append(_incident(table, "clock-behind-journal", text, last_utc=event.down_since_utc))
+    effects: list[Effect] = [Emit(Kind.GAP, 0, decision.downtime(event.down_since_utc, event.mono_ns))]
+    effects += _clock_after(setup, table, event, at)
     if table.open:
         table = replace(table, opened_at=table.opened_at or at)
         body = decision.session(setup, "resumed", "dollyd", table.opened_at or at, at)
@@ -106,6 +104,21 @@ def _restarted(setup: Setup, table: Table, event: Restarted, at: Stamp) -> Stepp
         # The wait for people, or for the profile's limit, begins anew: monotonic time did.
         table = with_round(table, unresolved=replace(table.round.unresolved, at=at))
     return with_round(spin_missed(table), interrupted=True), tuple(effects)
+
+
+def _clock_after(setup: Setup, table: Table, event: Restarted, at: Stamp) -> Iterator[Effect]:
+    """What the last record before a start says of the clock."""
+    if event.mono_ns >= 0:  # the same boot: it says exactly how far UTC moved
+        step_ns = event.utc_ns - event.mono_ns
+        if abs(step_ns) > CLOCK_STEP_NS:
+            yield Emit(Kind.CLOCK, 0, decision.clock_change(setup, step_ns, at, cause="restart"))
+    behind = iso_utc(at.utc_ns) < event.down_since_utc  # texts of one length: compared, never subtracted
+    if behind:
+        text = "the clock shows an earlier time than the last record; the order is that of seq"
+        yield _incident(table, "clock-behind-journal", text, last_utc=event.down_since_utc)
+    elif event.mono_ns < 0 and event.utc_ns > DOWN_MAX_NS:
+        text = "the clock shows a time long after the last record; see whether it is right"
+        yield _incident(table, "clock-ahead-of-journal", text, last_utc=event.down_since_utc)
 
 
 def _inspected(_setup: Setup, table: Table, event: Inspected, _at: Stamp) -> Stepped:
@@ -341,8 +354,9 @@ def _shooter_declined(setup: Setup, table: Table, _event: ShooterDeclined, _at: 
 # --- time and the host ---------------------------------------------------------------------------
 
 
-def _clock_stepped(_setup: Setup, table: Table, event: ClockStepped, _at: Stamp) -> Stepped:
-    return table, (Emit(Kind.CLOCK, 0, decision.clock_step(event.step_ns)),)
+def _clock_stepped(setup: Setup, table: Table, event: ClockStepped, at: Stamp) -> Stepped:
+    body = decision.clock_change(setup, event.step_ns, at, synchronised=event.synchronised)
+    return table, (Emit(Kind.CLOCK, 0, body),)
 
 
 def _play_halted(_setup: Setup, table: Table, event: PlayHalted, _at: Stamp) -> Stepped:

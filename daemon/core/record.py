@@ -318,6 +318,8 @@ class GapBody(_Part, frozen=True, kw_only=True):
     """The device games that were missed; the first ones where there were many."""
     count: int
     since_utc: str | UnsetType = UNSET
+    down_ms: int | UnsetType = UNSET
+    """How long the daemon was down by the monotonic clock, which needs no date; left out after a reboot."""
 
 
 class KeyBody(_Part, frozen=True, kw_only=True):
@@ -368,9 +370,21 @@ class SelfCheckBody(_Part, frozen=True, kw_only=True):
 
 
 class ClockBody(_Part, frozen=True, kw_only=True):
-    """UTC moved against the monotonic clock."""
+    """UTC moved against the monotonic clock, or began or ceased to be synchronised.
+
+    Times of earlier records of the same boot were wrong by as much, back to the step or the start before it.
+    """
 
     step_ns: int
+    """How far UTC moved; positive: it had been behind."""
+    cause: str | UnsetType = UNSET
+    """`restart`: the step is told by the last record before the daemon came up, in the same boot."""
+    synchronised: bool | UnsetType = UNSET
+    """Whether the kernel vouches for UTC from here on; left out where that did not change."""
+    gaming_date: str | UnsetType = UNSET
+    """The gaming date from here on, where the step changed it ..."""
+    gaming_date_before: str | UnsetType = UNSET
+    """... and the wrong one, which stands in earlier records."""
 
 
 Body: TypeAlias = (

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 _SECONDS_PER_DAY = 86_400
+CLOCK_STEP_NS = 20 * NS_PER_MS
+"""A clock that is slewed gains or loses 0.5 ms a second at most; more between two looks is a step."""
+DOWN_MAX_NS = 31 * _SECONDS_PER_DAY * NS_PER_S
+"""A table is hardly out of use for longer; a clock that says so is rather wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.support.tables import IN_PHASE, PROVEN, START, Play, game, make_setup
 
 from dollyd.daemon.core.events import (
     BetsClosed,
+    ClockStepped,
     GameStarted,
     HostIncident,
     PlayHalted,
@@ -14,7 +16,7 @@ from dollyd.daemon.core.events import (
     Restarted,
     TableClosed,
 )
-from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.record import ClockBody, Kind
 from dollyd.daemon.core.round import Phase
 from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.core.state import Table
@@ -90,3 +92,50 @@ def test_b50_a_clock_behind_the_last_record_is_told_and_changes_no_order() -> No
     good = Play(make_setup("A"), Table(open=True, number=7))
     good.tell(Restarted(iso_utc(START.utc_ns)))
     assert not good.whats()
+
+
+# --- F9: what the last record says of the clock ----------------------------------------------------
+
+HOUR_NS = 3_600 * 10**9
+
+
+def restarted(down_utc_ns: int, down_mono_ns: int) -> Play:
+    """A table after a start, so long after its last record by the two clocks."""
+    play = Play(make_setup("A", gaming_date=lambda utc_ns: iso_utc(utc_ns)[:10]), Table(open=True, number=7))
+    play.tell(Restarted(iso_utc(START.utc_ns - down_utc_ns), down_utc_ns, down_mono_ns))
+    return play
+
+
+def test_f9_a_clock_that_was_wrong_before_the_restart_is_a_record() -> None:
+    """30 hours behind and unsynchronised; the daemon was down for five seconds, and the time is right now."""
+    play = restarted(30 * HOUR_NS + 5 * 10**9, 5 * 10**9)
+    body = play.body(Kind.CLOCK)
+    assert (body.step_ns, body.cause) == (30 * HOUR_NS, "restart")
+    assert body.gaming_date > body.gaming_date_before
+    assert play.body(Kind.GAP).down_ms == 5_000
+    assert not play.whats()
+
+
+def test_f9_a_clock_that_is_right_makes_no_record() -> None:
+    play = restarted(5 * 10**9 + 1_000_000, 5 * 10**9)
+    assert Kind.CLOCK not in [emit.kind for emit in play.emitted]
+    assert play.body(Kind.GAP).down_ms == 5_000
+
+
+def test_f9_after_a_reboot_only_what_cannot_be_is_told() -> None:
+    for down_ns, told in ((30 * HOUR_NS, []), (32 * 24 * HOUR_NS, ["clock-ahead-of-journal"])):
+        play = restarted(down_ns, -1)
+        assert play.whats() == told
+        assert Kind.CLOCK not in [emit.kind for emit in play.emitted]
+        assert play.body(Kind.GAP).down_ms is msgspec.UNSET
+
+
+def test_f9_a_step_over_the_gaming_day_names_the_wrong_date() -> None:
+    play = Play(make_setup("A", gaming_date=lambda utc_ns: iso_utc(utc_ns)[:10]), Table(open=True, number=7))
+    play.tell(ClockStepped(60 * HOUR_NS), ClockStepped(0, synchronised=True))
+    step, synchronised = (emit.body for emit in play.emitted if emit.kind is Kind.CLOCK)
+    assert isinstance(step, ClockBody)
+    assert isinstance(synchronised, ClockBody)
+    assert step.gaming_date == iso_utc(START.utc_ns)[:10] != step.gaming_date_before
+    assert (synchronised.step_ns, synchronised.synchronised) == (0, True)
+    assert synchronised.gaming_date is msgspec.UNSET

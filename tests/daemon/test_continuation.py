@@ -15,12 +15,22 @@ from tests.support.daemon import Installation
 from tests.support.tables import START, WHEEL, Play, game, make_setup, odds_drawn
 
 from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.continuation import carried_over, restored
-from dollyd.daemon.core.events import Approved, Defect, DrawFacts, Ending, GameEnded, ResultProposed
+from dollyd.daemon.continuation import carried_over, restarted, restored
+from dollyd.daemon.core.events import (
+    Approved,
+    Defect,
+    DrawFacts,
+    Ending,
+    GameEnded,
+    Restarted,
+    ResultProposed,
+)
 from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.core.state import Table
 from dollyd.daemon.engine import Engine, house
 from dollyd.daemon.journal import Journal, Tail
+from dollyd.daemon.journal_entry import utc_ns
 from dollyd.daemon.settings import load
 from dollyd.daemon.table import TableRunner
 from dollyd.daemon.writer import Draft
@@ -175,3 +185,15 @@ def test_another_wheel_has_another_last_spin(kept: set[str], direction: str) -> 
     after = carried_over(engine, setup, kept)
     assert after.wheel_direction == direction
     assert after.running == ((game(1),) if kept else ())
+
+
+@pytest.mark.parametrize(("boot", "mono_ns"), [("one", 5 * 10**9), ("other", -1), ("unknown", -1)])
+def test_f9_the_monotonic_clock_says_how_long_ago_the_last_record_of_the_same_boot_was(
+    journal: Journal, boot: str, mono_ns: int
+) -> None:
+    journal.append(ChainMaker().begin().play(1, 1).entries)
+    tail = journal.tail("r1")
+    assert tail is not None
+    tail = replace(tail, last_boot="unknown" if boot == "unknown" else "one")
+    at = Stamp(tail.last_mono_ns + 5 * 10**9, utc_ns(tail.last_utc) + 7 * 10**9)
+    assert restarted(tail, at, boot) == Restarted(tail.last_utc, 7 * 10**9, mono_ns)

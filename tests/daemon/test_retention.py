@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.chains import ChainMaker, keys, signer
+from tests.support.chains import ChainMaker, decision, keys, signer
 from tests.support.journals import envelopes
 from tests.support.rights import NO_ROOT, NOBODY, as_nobody, open_folder
 
@@ -161,12 +161,12 @@ def test_a_range_ends_between_two_rounds(path: Path) -> None:
     maker.seal()  # in mid-round
     maker.add(Kind.INCIDENT)
     maker.add(Kind.BETS_CLOSED, 26)
-    maker.add(Kind.VOID, 26, {"evidence": {"game_ref": ""}})
+    maker.add(Kind.VOID, 26, decision())
     between = maker.seal()
     maker.add(Kind.ROUND, 27)
     maker.add(Kind.BETS_CLOSED, 27)
     maker.seal()
-    maker.add(Kind.VOID, 27, {"evidence": {"game_ref": ""}})
+    maker.add(Kind.VOID, 27, decision())
     maker.play(28, 60)
     maker.seal()
     with closing(journal_of(path, maker)) as journal:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 from tests.daemon.test_settings import refused, written
 from tests.support.broker import until
 from tests.support.simulated import SETUP, SimulatedTable, protocols
@@ -34,6 +35,7 @@ class Host:
     def __init__(self, section: JournalSection, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free_mb = 1_000
         self.told: list[tuple[str, str]] = []
+        self.steps: list[dict[str, Any]] = []
         self.pruned: list[str] = []
         self.old_records = 0
         self.unreadable = False
@@ -41,6 +43,8 @@ class Host:
         self.journal = SimpleNamespace(
             keep_captures=True,
             held_by="",
+            newest_utc_ns=0,
+            pruned_upto=lambda _chain: 0,
             check_files=lambda: None,
             prune_captures=self._prune_captures,
             prune_records=self._prune_records,
@@ -49,7 +53,7 @@ class Host:
         self.looked = asyncio.Event()
         monkeypatch.setattr(os, "statvfs", self._statvfs)
         settings = SimpleNamespace(journal=section)
-        tables = {"r1": SimpleNamespace(tell=self._tell)}
+        tables = {"r1": SimpleNamespace(name="r1", chain="c", tell=self._tell)}
         self.upkeep = Upkeep(
             cast("Any", settings),
             self.clock,
@@ -64,6 +68,9 @@ class Host:
 
     def _tell(self, item: Input) -> None:
         event = msgspec.json.decode(item.text)
+        if event["event"] == "ClockStepped":
+            self.steps.append(event)
+            return
         self.told.append((event["event"], event.get("what") or event["reason"]))
 
     def _prune_captures(self, max_bytes: int) -> int:
@@ -188,6 +195,52 @@ async def test_old_records_that_cannot_be_removed_are_told_once_and_stop_nothing
     host.unreadable = True
     await host.run_for(61)
     assert host.told == [("HostIncident", "not-pruned")] * 2
+
+
+async def test_n6_records_are_not_removed_by_a_clock_that_is_years_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host(section(keep_days=365), monkeypatch)
+    newest_ns = host.clock.stamp().utc_ns
+    host.journal.newest_utc_ns = newest_ns
+    host.clock.step_utc(73 * 365 * 86_400 * NS_PER_S)
+    await host.run_for(61)
+    (before,) = host.pruned
+    assert before < iso_utc(newest_ns - 300 * 86_400 * NS_PER_S)
+
+
+async def test_n6_nothing_is_removed_while_the_clock_is_not_synchronised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host(section(keep_days=365), monkeypatch)
+    host.clock.synchronised = False
+    await host.run_for(185)
+    assert host.pruned == []
+    assert host.told.count(("HostIncident", "pruning-waits")) == 1
+    host.clock.synchronised = True
+    await host.run_for(61)
+    assert len(host.pruned) == 1
+
+
+async def test_n6_what_was_removed_is_told_with_its_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(section(keep_days=365), monkeypatch)
+    upto = iter([0, 34, *[34] * 100])
+    host.journal.pruned_upto = lambda _chain: next(upto)
+    with capture_logs() as logs:
+        await host.run_for(121)
+    assert host.told == [("HostIncident", "records-pruned")]
+    assert [(one["first"], one["last"]) for one in logs if one["event"] == "records_pruned"] == [(1, 34)]
+
+
+async def test_f9_the_first_synchronisation_is_a_clock_record_and_one_that_flaps_is_told_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host(section(), monkeypatch)
+    host.steps.clear()
+    for look in range(60):
+        host.clock.synchronised = look % 2 == 1
+        await host.run_for(1)
+    assert [(event["step_ns"], event["synchronised"]) for event in host.steps] == [(0, False)]
 
 
 async def test_records_are_kept_for_ever_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,8 @@ def tail(variant: str, zeros: int | None) -> Tail:
         prev="0",
         kid="k",
         last_utc="",
+        last_mono_ns=0,
+        last_boot="",
         last_round=1,
         open_round=None,
         unresolved=False,
