@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import structlog
@@ -11,6 +10,7 @@ from dollyd.client.judgement import Claim, Judgement, Verdict
 from dollyd.client.jws import EnvelopeError
 from dollyd.client.key_source import KeySource
 from dollyd.client.trust import Trust, load_trust, newer
+from dollyd.daemon.files import replace_file
 
 _LOG = structlog.get_logger(__name__)
 
@@ -28,17 +28,23 @@ class SiteTrust:
     `path`: where that file is kept, so that after a restart an older one is refused too, and the keys are
     known before the broker has spoken. A file there that does not lead to the root raises `EnvelopeError`;
     one that cannot be read, `OSError`. A newer one that cannot be written counts all the same, and is logged.
+
+    `min_version`: older files are refused, also where no newer one was seen yet; one of them at `path` counts
+    for nothing, and is replaced by the first that will do.
     """
 
-    def __init__(self, root: str, site: str, path: Path | None = None) -> None:
+    def __init__(self, root: str, site: str, path: Path | None = None, *, min_version: int = 0) -> None:
         self.refused = 0
         """Files that were offered and are not what they should be."""
         self._root = root
         self._site = site
+        self._min_version = min_version
+        self._told_old = 0
+        """The version of which it was said that it is old."""
         self._path = path
         self._trust: Trust | None = None
         if path is not None and path.exists():
-            self._take(path.read_bytes())
+            self._begin(path.read_bytes())
 
     @property
     def trust(self) -> Trust | None:
@@ -48,6 +54,16 @@ class SiteTrust:
     def judge(self, claim: Claim, /) -> Judgement:
         """As `Trust.judge`; nobody is known before there is a file."""
         return self._trust.judge(claim) if self._trust is not None else Judgement(Verdict.UNKNOWN)
+
+    def warn_if_old(self, utc: str) -> None:
+        """Log, once for each version, that at `utc` a newer file is due: somebody may hold it back."""
+        trust = self._trust
+        if trust is not None and trust.version != self._told_old and trust.overdue(utc):
+            self._told_old = trust.version
+            issued, days = trust.file.issued, trust.file.renew_days
+            _LOG.warning(
+                "trust_file_old", site=self._site, version=trust.version, issued=issued, renew_days=days
+            )
 
     def offer(self, data: bytes) -> bool:
         """A file that somebody has published; tells whether it is the newest now."""
@@ -66,18 +82,22 @@ class SiteTrust:
             _LOG.error("trust_file_not_kept", site=self._site, file=str(self._path), why=str(error))
         return True
 
+    def _begin(self, data: bytes) -> None:
+        """Take the file that was kept; one that is too old by now is only told of."""
+        load_trust(data, self._root)
+        try:
+            self._take(data)
+        except EnvelopeError as error:
+            if error.reason != "rollback":
+                raise
+            _LOG.warning("trust_file_refused", site=self._site, file=str(self._path), why=str(error))
+
     def _take(self, data: bytes) -> None:
-        trust = load_trust(data, self._root)
+        trust = load_trust(data, self._root, self._min_version)
         if trust.site != self._site:
             raise EnvelopeError("site", f"of site {trust.site}, not of {self._site}")
         self._trust = newer(self._trust, trust)
 
     def _keep(self, data: bytes) -> None:
-        if self._path is None:
-            return
-        spare = self._path.with_name(f".{self._path.name}.new")
-        with spare.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        spare.replace(self._path)
+        if self._path is not None:
+            replace_file(self._path, data)

@@ -31,6 +31,7 @@ from dollyd.client.reader import Reader, Start
 from dollyd.client.replay import ChainError, GapError, Patience
 from dollyd.client.site_trust import SiteTrust
 from dollyd.client.watermark import Watermark, WatermarkStore, session_of
+from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.topics import ANY, NODE, TRUST, Topics, check_name
@@ -319,6 +320,8 @@ class Stream:
         while True:
             await asyncio.sleep(TICK_S)
             now_s = time.monotonic()
+            if self._site_trust is not None:
+                self._site_trust.warn_if_old(iso_utc(time.time_ns()))
             for request in self._reader.requests(now_s):
                 await self._asking.ask(link, request)
             self._news.set()  # a gap may have been given up

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -121,6 +121,8 @@ class TrustFile(_Part, frozen=True, kw_only=True):
     operators: tuple[OperatorKey, ...]
     rolls: tuple[str, ...] = ()
     """Announcements of new roots, envelopes as text, oldest first."""
+    renew_days: Annotated[int, Meta(ge=0, le=36_500)] = 0
+    """The site signs a new version at least so often; 0: it does not say."""
 
 
 class RootRoll(_Part, frozen=True, kw_only=True):
@@ -169,6 +171,12 @@ class Trust:
         """`kid` of the root that signed the file."""
         return self.roots[-1]
 
+    def overdue(self, utc: str) -> bool:
+        """Whether at `utc` a newer version should be there, by what this one says."""
+        days = self.file.renew_days
+        due = datetime.fromisoformat(self.file.issued) + timedelta(days=days)
+        return days > 0 and datetime.fromisoformat(utc) > due
+
     def node_keys(self, node: str = "") -> Keys:
         """Public keys by `kid`, of one node or of all, whatever their verdict is."""
         return {kid: self.keys[kid] for kid, key in self.nodes.items() if node in ("", key.node)}
@@ -204,8 +212,10 @@ class Trust:
         return self.operators.get(kid)
 
 
-def load_trust(data: bytes, root: Ed25519PublicKey | str) -> Trust:
+def load_trust(data: bytes, root: Ed25519PublicKey | str, min_version: int = 0) -> Trust:
     """Read and verify a trust file against the pinned root, a key or its `kid`.
+
+    `min_version`: what was seen before, or told on another way; a lower version is a `rollback`.
 
     Raises `EnvelopeError`: what `client.jws` refuses, `payload` (unknown, missing or wrong members), `root`
     (no way from the pinned root to the one that signed), `roll`, `name`, `time`, `twice`, `last`.
@@ -227,6 +237,8 @@ def load_trust(data: bytes, root: Ed25519PublicKey | str) -> Trust:
     if len(set(kids)) != len(kids):
         raise EnvelopeError("twice", "one key stands there twice")
     _check_bounds(file)
+    if file.version < min_version:
+        raise EnvelopeError("rollback", f"version {file.version}; at least version {min_version} is demanded")
     nodes = {key.kid: key for key in file.nodes}
     operators = {key.kid: key for key in file.operators}
     keys = {kid: key_of_jwk(key.jwk) for kid, key in nodes.items()}

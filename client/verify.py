@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -38,6 +38,10 @@ MID_CHAIN = "begins in mid-chain at record "
 PINNED, ANNOUNCED, NOT_PINNED = "pinned", "announced", "not pinned"
 _WORDS = (PINNED, ANNOUNCED, NOT_PINNED, *Verdict)
 """What is said of a key; where it is more than one, the last of them."""
+BELIEVED_BY_DATE = (
+    "revoked at {}, and the trust file does not name the records up to which it counts: whether what it"
+    " signed with an earlier date was dated back, nobody has said"
+)
 NOT_CHECKED_FAST = (
     "not checked (fast): signatures but those of heads, checkpoints and keys; bodies, captures, rules and"
     " the structure of the file"
@@ -238,6 +242,8 @@ class _Verifier:
         self._part = part
         self._chains: dict[str, _Chain] = {}
         self._report = Report(problems=self.problems)
+        self._refused: dict[tuple[str, str], tuple[int, str, int]] = {}
+        """By key and verdict: which problem tells of it, in which words, and of how many more records."""
 
     def add_problem(self, why: str, found: Read | None = None) -> None:
         table, chain, seq = (found.table, found.chain, found.seq) if found else ("", "", 0)
@@ -322,9 +328,21 @@ class _Verifier:
             if chain.turn != found.kid:
                 self._replace(found, chain)
         except EnvelopeError as error:
-            self.add_problem(str(error), found)
+            self._refuse(error, found)
             return False
         return True
+
+    def _refuse(self, error: EnvelopeError, found: Read) -> None:
+        """What the trust file says of a key is told once, with the number of records that it is said of."""
+        if error.reason not in _SAID_ONCE:
+            self.add_problem(str(error), found)
+            return
+        at, why, more = self._refused.get((found.kid, error.reason), (len(self.problems), str(error), -1))
+        self._refused[found.kid, error.reason] = at, why, more + 1
+        if more < 0:
+            self.add_problem(why, found)
+        else:
+            self.problems[at] = replace(self.problems[at], why=f"{why}; and so of {more + 1} more records")
 
     def _check_signed(self, data: bytes, found: Read, chain: _Chain) -> None:
         if found.signed is None:  # nobody had its key when it was read
@@ -361,6 +379,9 @@ class _Verifier:
             verdict = judged.verdict if found.site == self._file.site else Verdict.UNKNOWN
             if verdict is Verdict.VALID:
                 chain.until = judged.until or chain.until
+            key = self._file.nodes.get(kid)
+            if verdict is Verdict.VALID and key is not None and key.revoked and key.last is None:
+                self._note(f"key {kid}: {BELIEVED_BY_DATE.format(key.revoked)}")
         good = PINNED if kid in self._pinned else ANNOUNCED
         self._say(kid, good if verdict is Verdict.VALID else verdict)
         if verdict is not Verdict.VALID:
@@ -449,6 +470,10 @@ class _Verifier:
                 self.add_problem("the raw capture is not the one that was signed", found)
             elif capture is not None:
                 self._report.captures += 1
+
+
+_SAID_ONCE = (frozenset(Verdict) - {Verdict.SUPERSEDED}) | {"unknown-key"}
+"""Reasons that are told once a key."""
 
 
 def _check_known(found: Read, chain: _Chain) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from dollyd.client.file_lock import lock
 from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.files import replace_file
 
 _SESSION = re.compile("[0-9a-f]{32}")
 
@@ -119,13 +120,8 @@ class FileWatermarks:
         if not _newer(self._kept, watermark):
             return
         kept = self._kept | {watermark.chain: watermark}
-        new = self._path.with_name(f"{self._path.name}.new")
-        with new.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(list(kept.values())), indent=1) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
-        _sync(self._path.parent)
+        data = msgspec.json.format(msgspec.json.encode(list(kept.values())), indent=1) + b"\n"
+        replace_file(self._path, data)
         self._kept = kept
 
     def session(self) -> str:
@@ -223,12 +219,3 @@ def _random() -> str:
 def _newer(kept: dict[str, Watermark], watermark: Watermark) -> bool:
     known = kept.get(watermark.chain)
     return known is None or watermark.seq > known.seq
-
-
-def _sync(directory: Path) -> None:
-    """A new name in a directory is durable only when the directory is."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

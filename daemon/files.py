@@ -81,6 +81,23 @@ def sync_directory(path: Path) -> None:
         os.close(directory)
 
 
+def replace_file(path: Path, data: bytes, *, like: Path | None = None) -> None:
+    """Replace a file as a whole, or make it: durable when this returns, its name too. Raises `OSError`.
+
+    Nobody sees a part of it, and after a crash there is the old one or the new one. `like`: a file whose
+    owner and mode the new one is given.
+    """
+    new = path.with_name(f".{path.name}.new")
+    with new.open("wb") as out:
+        if like is not None:
+            give_to_owner_of(like, out.fileno())
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    new.replace(path)
+    sync_directory(path.parent)
+
+
 def give_to_owner_of(path: Path, file: int) -> None:
     """Give an open file the owner and the mode of another: what root makes is for the daemon's user.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from dollyd.client.trust import (
     ROOT_TYP,
     TRUST_TYP,
     TRUST_VERSION,
+    NodeKey,
     RootRoll,
     Trust,
     TrustFile,
@@ -22,21 +22,21 @@ from dollyd.client.trust import (
 )
 from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.files import cure, open_file, sync_directory
+from dollyd.daemon.files import cure, open_file, replace_file
 from dollyd.daemon.signing import Signer
 
 _FILE_MAX_BYTES = 1 << 20
 """As long as an envelope may be; a site of 200 nodes and 1,000 people needs 400 kB."""
 
 
-def read_trust(path: Path, root: str, file: str = "", key: str = "") -> Trust:
+def read_trust(path: Path, root: str, file: str = "", key: str = "", *, min_version: int = 0) -> Trust:
     """Read a trust file and verify it against the root's `kid`. Raises `ConfigError`.
 
-    `file` and `key` say where the path was configured.
+    `file` and `key` say where the path was configured; `min_version` as for `load_trust`.
     """
     data = _read(path, file, key)
     try:
-        return load_trust(data, root)
+        return load_trust(data, root, min_version)
     except EnvelopeError as error:
         problem = f"{path}: {error}" if file else str(error)
         remedy = "give the site's trust file, and the root that it is signed under"
@@ -51,12 +51,21 @@ def own_root(path: Path) -> str:
         raise ConfigError(str(path), "", str(error), "give a trust file") from error
 
 
-def new_trust(path: Path, site: str, root: Signer, issued: str) -> Trust:
-    """Make the first, empty trust file of a site. Raises `ConfigError`; nothing is overwritten."""
+def new_trust(
+    path: Path, site: str, root: Signer, issued: str, renew_days: int = 0, nodes: tuple[NodeKey, ...] = ()
+) -> Trust:
+    """Make the first trust file of a site. Raises `ConfigError`; nothing is overwritten."""
     if path.exists():
         raise ConfigError(str(path), "", "exists already", "name another file, or change this one")
     first = TrustFile(
-        v=TRUST_VERSION, site=site, version=1, issued=issued, root=root.jwk, nodes=(), operators=()
+        v=TRUST_VERSION,
+        site=site,
+        version=1,
+        issued=issued,
+        root=root.jwk,
+        nodes=nodes,
+        operators=(),
+        renew_days=renew_days,
     )
     return _write(path, first, root)
 
@@ -110,30 +119,34 @@ def read_jwks(path: Path) -> Keys:
         raise ConfigError(str(path), "keys", str(error), remedy) from error
 
 
-def keys_for_verification(jwks: Path | None, trust: Path | None, root: str) -> Keys | Trust | None:
+def keys_for_verification(
+    jwks: Path | None, trust: Path | None, root: str, min_version: int = 0
+) -> Keys | Trust | None:
     """What `dollyd verify` takes as keys: a JWK set, a trust file under a pinned root, or nothing.
 
     Raises `ConfigError`, also where both are given, or a trust file without its root.
     """
-    _check_options(jwks, trust, root)
+    _check_options(jwks, trust, root, min_version)
     if trust is not None:
-        return read_trust(trust, root)
+        return read_trust(trust, root, min_version=min_version)
     return read_jwks(jwks) if jwks is not None else None
 
 
-def keys_to_follow(jwks: Path | None, trust: Path | None, root: str, site: str) -> Keys | SiteTrust:
+def keys_to_follow(
+    jwks: Path | None, trust: Path | None, root: str, site: str, min_version: int = 0
+) -> Keys | SiteTrust:
     """What a consumer takes as keys while it runs: a JWK set, or the site's trust file as it changes.
 
     Newer versions are written to the file; it need not be there yet. Raises `ConfigError`, as
     `keys_for_verification` does, and where nothing is given.
     """
-    _check_options(jwks, trust, root)
+    _check_options(jwks, trust, root, min_version)
     if jwks is not None:
         return read_jwks(jwks)
     if trust is None:
         raise ConfigError("--keys", "", "missing, and no --trust either", "name the keys of the site's nodes")
     try:
-        return SiteTrust(root, site, trust)
+        return SiteTrust(root, site, trust, min_version=min_version)
     except OSError as error:
         raise ConfigError(str(trust), "", str(error.strerror), "give the path of a readable file") from error
     except EnvelopeError as error:
@@ -141,7 +154,9 @@ def keys_to_follow(jwks: Path | None, trust: Path | None, root: str, site: str) 
         raise ConfigError(str(trust), "", str(error), remedy) from error
 
 
-def _check_options(jwks: Path | None, trust: Path | None, root: str) -> None:
+def _check_options(jwks: Path | None, trust: Path | None, root: str, min_version: int) -> None:
+    if min_version and trust is None:
+        raise ConfigError("--trust-min-version", "", "given without --trust", "give --trust and --root too")
     if jwks is not None and trust is not None:
         raise ConfigError(str(trust), "--trust", "given beside --keys", "give one of the two")
     if (trust is None) != (not root):
@@ -161,14 +176,8 @@ def _write(path: Path, file: TrustFile, root: Signer) -> Trust:
         raise ConfigError(
             str(path), "", str(error), "correct what was given; the file is unchanged"
         ) from error
-    new = path.with_name(path.name + ".new")
     try:
-        with new.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        new.replace(path)
-        sync_directory(path.parent)
+        replace_file(path, data)
     except OSError as error:
         remedy = "name a file in a writable directory"
         raise ConfigError(str(path), "", f"cannot be written: {error.strerror}", remedy) from error

@@ -32,6 +32,7 @@ from dollyd.client.replay import Patience
 from dollyd.client.site_trust import SiteTrust, trust_of
 from dollyd.client.stream import PAUSE_FIRST_S, PAUSE_MAX_S, STEADY_S
 from dollyd.client.trust import Trust
+from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.errors import ensure
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.topics import TRUST, Topics, check_name
@@ -202,6 +203,8 @@ class Archive:
         try:
             async for message in link.messages():
                 await self._hear(message)
+                if self._site_trust is not None:
+                    self._site_trust.warn_if_old(iso_utc(time.time_ns()))
         finally:
             self._link = None
 

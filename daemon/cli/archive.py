@@ -18,7 +18,7 @@ from dollyd.client.jws import Keys
 from dollyd.client.sources import SourceError
 from dollyd.client.trust import Trust
 from dollyd.client.unpack import UNPACKED_MAX_BYTES
-from dollyd.daemon.cli.options import MaxBytes, secret_file
+from dollyd.daemon.cli.options import MaxBytes, TrustMinVersion, secret_file
 from dollyd.daemon.cli.until_signal import until_signal
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.log import configure_logging
@@ -58,6 +58,7 @@ def archive(
         Path | None, typer.Option(metavar="FILE", help="Or the site's trust file, kept up to date ...")
     ] = None,
     root: Annotated[str, typer.Option(metavar="KID", help="... and the root that it is signed under.")] = "",
+    trust_min_version: TrustMinVersion = 0,
     import_: Annotated[
         Path | None, typer.Option("--import", metavar="FILE", help="Archive a journal or evidence file; end.")
     ] = None,
@@ -79,11 +80,11 @@ def archive(
         if not check_name(text):
             raise ConfigError(option, "", f"{text!r} is no name", "take 1 to 40 of a-z, 0-9 and -")
     if import_ is not None:
-        nodes = _nodes(keys, trust, root)
+        nodes = _nodes(keys, trust, root, trust_min_version)
         _migrate(database)
         _print(_import(import_, database, site, nodes, max_bytes))
         return
-    follow = keys_to_follow(keys, trust, root, site)
+    follow = keys_to_follow(keys, trust, root, site, trust_min_version)
     _migrate(database)
     if not broker:
         raise ConfigError("--broker", "", "missing, and no --import either", "name a broker, host:port")
@@ -122,8 +123,8 @@ def accept(
     say(f"chain {chain} is accepted")
 
 
-def _nodes(keys: Path | None, trust: Path | None, root: str) -> Keys | Trust:
-    nodes = keys_for_verification(keys, trust, root)
+def _nodes(keys: Path | None, trust: Path | None, root: str, min_version: int) -> Keys | Trust:
+    nodes = keys_for_verification(keys, trust, root, min_version)
     if not isinstance(nodes, Trust | Mapping):
         raise ConfigError("--keys", "", "missing, and no --trust either", "name the keys of the site's nodes")
     return nodes

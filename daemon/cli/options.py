@@ -14,6 +14,15 @@ ConfigFile: TypeAlias = Annotated[
     # Whoever cannot read it is told so as of any other file: in one line, with exit 78.
     typer.Option("--config", metavar="F", help="The configuration (TOML).", readable=False),
 ]
+TrustMinVersion: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--trust-min-version",
+        metavar="N",
+        min=0,
+        help="Refuse a trust file of a lower version: what `dollyd trust show` tells at the site.",
+    ),
+]
 
 MaxBytes: TypeAlias = Annotated[
     int, typer.Option("--max-bytes", metavar="N", min=1, help="What a compressed file may unpack to.")

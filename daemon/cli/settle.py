@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,16 +13,26 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dollyd.client.jws import EnvelopeError, parse_envelope, strict_object, verify_envelope
+from dollyd.client.judgement import Claim, Verdict, refusal
+from dollyd.client.jws import (
+    Envelope,
+    EnvelopeError,
+    Keys,
+    parse_envelope,
+    strict_object,
+    verify_envelope,
+)
 from dollyd.client.settlement.rulebooks import LoadedRulebook, load_rulebook, rulebook_of_digest
 from dollyd.client.settlement.settle import Adjustment, settle_correction
 from dollyd.client.settlement.settle import settle as settle_bets
 from dollyd.client.settlement.spec import Answer, Bet, Choice, SettlementError
-from dollyd.daemon.core.record import Kind
+from dollyd.client.trust import Trust
+from dollyd.daemon.cli.options import TrustMinVersion
+from dollyd.daemon.core.record import Kind, Record
 from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.terminal import say, say_json, shown
-from dollyd.daemon.trust_file import read_jwks
+from dollyd.daemon.trust_file import keys_for_verification
 
 STANDARD_INPUT = "-"
 
@@ -47,13 +58,21 @@ def settle(
     keys: Annotated[
         Path | None, typer.Option("--keys", metavar="JWKS", help="The keys to trust (a JWK set).")
     ] = None,
+    trust: Annotated[
+        Path | None, typer.Option("--trust", metavar="FILE", help="Or the site's trust file ...")
+    ] = None,
+    root: Annotated[str, typer.Option(metavar="KID", help="... and the root that it is signed under.")] = "",
+    trust_min_version: TrustMinVersion = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:
-    """Settle bets by one result or void, in minor units. Without --keys the signature is not checked.
+    """Settle bets by one result or void, in minor units.
+
+    Without --keys or --trust the signature is not checked.
 
     A correction is settled twice: as it was published, which is taken back, and as it counts.
     """
-    payload = _payload(record, keys)
+    trusted = keys_for_verification(keys, trust, root, trust_min_version)
+    payload = _payload(record, trusted)
     answers: list[Answer] = []
     adjustments: list[Adjustment] = []
     try:
@@ -68,9 +87,9 @@ def settle(
             record, "", str(error), "give a record, bets and a rulebook that fit together"
         ) from error
     if as_json:
-        say_json(_as_dict(payload, book, answers, adjustments, verified=keys is not None))
+        say_json(_as_dict(payload, book, answers, adjustments, verified=trusted is not None))
         return
-    said = "signature good" if keys is not None else "signature NOT CHECKED (no --keys)"
+    said = "signature good" if trusted is not None else "signature NOT CHECKED (no --keys, no --trust)"
     say(f"table {payload.get('table')}, round {payload.get('round')}: {payload['kind']}; {said}")
     if payload["kind"] == Kind.CORRECTION:
         _print_adjustments(adjustments)
@@ -78,16 +97,35 @@ def settle(
         _print_answers(answers)
 
 
-def _payload(record: str, keys: Path | None) -> dict[str, Any]:
+def _payload(record: str, trusted: Keys | Trust | None) -> dict[str, Any]:
     try:
-        envelope = parse_envelope(_read(record).removesuffix(b"\n"))
-        if keys is not None:
-            verify_envelope(envelope, read_jwks(keys))
+        data = _read(record).removesuffix(b"\n")
+        envelope = parse_envelope(data)
+        if isinstance(trusted, Trust):
+            _check_by_trust(envelope, sha256(data).hexdigest(), trusted)
+        elif trusted is not None:
+            verify_envelope(envelope, trusted)
         return strict_object(envelope.payload, "payload")
     except EnvelopeError as error:
         raise ConfigError(
-            record, "", str(error), "give one envelope, and the keys of its node with --keys"
+            record, "", str(error), "give one envelope, and the keys of its node with --keys or --trust"
         ) from error
+
+
+def _check_by_trust(envelope: Envelope, digest: str, trust: Trust) -> None:
+    """One record alone: of a revoked key it must be one that the revocation names. Raises `EnvelopeError`."""
+    try:
+        record = msgspec.json.decode(envelope.payload, type=Record)
+    except msgspec.ValidationError as error:
+        raise EnvelopeError("payload", str(error)) from error
+    judged = trust.judge(Claim.of(record, envelope.kid, digest))
+    untied = judged.until is not None and judged.until.head != digest
+    verdict = Verdict.REVOKED if untied else judged.verdict
+    if record.site != trust.site:
+        verdict = Verdict.UNKNOWN
+    if judged.key is None or verdict is not Verdict.VALID:
+        raise EnvelopeError(verdict, refusal(verdict, envelope.kid))
+    verify_envelope(envelope, {envelope.kid: judged.key})
 
 
 def _rulebook(payload: dict[str, Any], name: str) -> LoadedRulebook:

@@ -16,13 +16,17 @@ from dollyd.client.trust import Trust, load_trust
 from dollyd.client.unpack import UNPACKED_MAX_BYTES
 from dollyd.client.verify import MID_CHAIN, PROBLEMS_MAX, Problem, Report, verify_envelopes, verify_journal
 from dollyd.client.witness import check_witness
-from dollyd.daemon.cli.options import MaxBytes
+from dollyd.daemon.cli.options import MaxBytes, TrustMinVersion
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.terminal import say, say_json
 from dollyd.daemon.trust_file import keys_for_verification, read_jwks
 
 EXIT_UNPINNED = 3
 """Consistent, and nobody vouches for the keys."""
+FROM_THE_FILE = (
+    "the trust file came out of the evidence file itself: whoever made that has chosen it, and it may lack a"
+    " revocation. Give the site's newest by --trust, or the lowest that will do by --trust-min-version"
+)
 SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
@@ -48,6 +52,7 @@ def verify(
             help="... and the root that it is signed under. Alone: the trust file in the evidence file.",
         ),
     ] = "",
+    trust_min_version: TrustMinVersion = 0,
     witness: Annotated[
         Path | None, typer.Option("--witness", metavar="FILE", help="Statements of witnesses, one a line ...")
     ] = None,
@@ -73,7 +78,7 @@ def verify(
     --keys or --trust anybody could have made the file with a key of his own.
     """
     try:
-        trusted = _trusted(file, keys, trust, root, max_bytes)
+        trusted = _trusted(file, keys, trust, root, trust_min_version, max_bytes)
         report = _verify(file, trusted, jobs or _cores(), fast=fast, max_bytes=max_bytes, part=part)
     except (SourceError, OSError) as error:
         say(f"{file}: {error}", to_stderr=True)
@@ -81,12 +86,15 @@ def verify(
     if witness is not None:
         _check_witness(witness, witness_keys, report)
     vouched = trusted is not None
+    by = trusted if isinstance(trusted, Trust) else None
+    if by is not None and trust is None:
+        report.notes.append(FROM_THE_FILE)
     if report.problems and not report.heads and not as_json:
         _say_no_records(file, report)
     if as_json:
-        say_json(_as_dict(report, vouched=vouched))
+        say_json(_as_dict(report, by, vouched=vouched))
     else:
-        _print(file, report, vouched=vouched)
+        _print(file, report, by, vouched=vouched)
     if not report.ok:
         raise typer.Exit(1)
     if not vouched and not unpinned:
@@ -112,10 +120,10 @@ def _verify(
 
 
 def _trusted(
-    file: Path, keys: Path | None, trust: Path | None, root: str, max_bytes: int
+    file: Path, keys: Path | None, trust: Path | None, root: str, min_version: int, max_bytes: int
 ) -> Keys | Trust | None:
     if not root or keys is not None or trust is not None:
-        return keys_for_verification(keys, trust, root)
+        return keys_for_verification(keys, trust, root, min_version)
     remedy = "give the site's trust file by --trust, and the root that it is signed under"
     if str(file) == "-" or not is_evidence(file):
         problem = "is no evidence file, and only such a one has a trust file in it"
@@ -124,7 +132,7 @@ def _trusted(
     if data is None:
         raise ConfigError(str(file), "", "has no trust.json", remedy)
     try:
-        return load_trust(data, root)
+        return load_trust(data, root, min_version)
     except EnvelopeError as error:
         raise ConfigError(str(file), "trust.json", str(error), remedy) from error
 
@@ -156,7 +164,7 @@ def _check_witness(statements: Path, jwks: Path | None, report: Report) -> None:
     report.problems += problems
 
 
-def _as_dict(report: Report, *, vouched: bool) -> dict[str, object]:
+def _as_dict(report: Report, trust: Trust | None, *, vouched: bool) -> dict[str, object]:
     return {
         "ok": report.ok,
         "vouched": vouched,
@@ -164,6 +172,7 @@ def _as_dict(report: Report, *, vouched: bool) -> dict[str, object]:
         "rounds": report.rounds,
         "kinds": dict(report.kinds),
         "keys": report.keys,
+        "trust": trust and {"version": trust.version, "issued": trust.file.issued, "root": trust.root},
         "captures": report.captures,
         "chains": {
             chain: {
@@ -191,11 +200,13 @@ def _as_dict(report: Report, *, vouched: bool) -> dict[str, object]:
     }
 
 
-def _print(file: Path, report: Report, *, vouched: bool = True) -> None:
+def _print(file: Path, report: Report, trust: Trust | None = None, *, vouched: bool = True) -> None:
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.kinds.items()))
     say(f"{file}: {report.records} records ({kinds}), {report.rounds} rounds ended")
-    for kid, trust in report.keys.items():
-        say(f"  key {kid}: {trust}")
+    if trust is not None:
+        say(f"  trust file: version {trust.version} of {trust.file.issued}, root {trust.root}")
+    for kid, word in report.keys.items():
+        say(f"  key {kid}: {word}")
     for chain, head in report.heads.items():
         open_round = f", round {head.open_round} is open" if head.open_round else ""
         say(f"  table {head.table}, chain {chain}: {head.seq} records, head {head.digest}{open_round}")

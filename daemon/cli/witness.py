@@ -12,7 +12,7 @@ import typer
 
 from dollyd.client.witness_book import WitnessBook, WitnessError
 from dollyd.client.witness_service import Witness
-from dollyd.daemon.cli.options import secret_file
+from dollyd.daemon.cli.options import TrustMinVersion, secret_file
 from dollyd.daemon.cli.until_signal import until_signal
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.log import configure_logging
@@ -40,6 +40,7 @@ def witness(
         Path | None, typer.Option(metavar="FILE", help="Or the site's trust file, kept up to date ...")
     ] = None,
     root: Annotated[str, typer.Option(metavar="KID", help="... and the root that it is signed under.")] = "",
+    trust_min_version: TrustMinVersion = 0,
     ca_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: who vouches for the broker.")] = "",
     cert_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the witness's certificate.")] = "",
     key_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the key of that certificate.")] = "",
@@ -61,7 +62,7 @@ def witness(
         cert_file=cert_file or None,
         key_file=secret_file("--key-file", key_file),
     )
-    nodes = keys_to_follow(keys, trust, root, site)
+    nodes = keys_to_follow(keys, trust, root, site, trust_min_version)
     signer = load_signer(key, config_file="--key", key="")
     failure = ""
     with closing(_book(state)) as book:

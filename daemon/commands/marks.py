@@ -6,14 +6,13 @@ the command has any effect, so neither a crash nor a clock that was set back mak
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
 from dollyd.daemon.decoding import from_json
 from dollyd.daemon.errors import ConfigError, JournalError
-from dollyd.daemon.files import give_to_owner_of, sync_directory
+from dollyd.daemon.files import replace_file
 
 
 def marks_path(journal: Path) -> Path:
@@ -42,16 +41,9 @@ class CommandMarks:
     def take(self, kid: str, issued: str) -> None:
         """Remember a newer one, on the disk when this returns. Raises `JournalError`."""
         marks = self._marks | {kid: issued}
-        new = self._path.with_name(self._path.name + ".new")
         try:
-            file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
-            with os.fdopen(file, "wb") as out:
-                give_to_owner_of(self._path.with_suffix(""), file)  # the journal's
-                out.write(msgspec.json.encode(marks))
-                out.flush()
-                os.fsync(out.fileno())
-            new.replace(self._path)
-            sync_directory(self._path.parent)
+            journal = self._path.with_suffix("")
+            replace_file(self._path, msgspec.json.encode(marks), like=journal)
         except OSError as error:
             raise JournalError(f"{self._path}: cannot be written: {error.strerror}") from error
         self._marks = marks

@@ -18,18 +18,64 @@ ROOT, OTHER_ROOT = signer(8), signer(9)
 START = "2026-01-01T00:00:00.000000000Z"
 
 
-def file_of(version: int, *seeds: int, root: int = 8, site: str = SITE, revoked: int = 0) -> bytes:
+def file_of(
+    version: int, *seeds: int, root: int = 8, site: str = SITE, revoked: int = 0, renew_days: int = 0
+) -> bytes:
     nodes = [
         {"jwk": signer(seed).jwk, "not_before": START, "node": NODE}
         | ({"revoked": START, "reason": "stolen"} if seed == revoked else {})
         for seed in seeds
     ]
-    base = {"v": 1, "site": site, "version": version, "issued": START, "root": signer(root).jwk}
+    base = {
+        "v": 1,
+        "site": site,
+        "version": version,
+        "issued": START,
+        "root": signer(root).jwk,
+        "renew_days": renew_days,
+    }
     return signer(root).sign(json.dumps(base | {"nodes": nodes, "operators": []}).encode(), TRUST_TYP)
 
 
 def knows(trust: SiteTrust, seed: int) -> bool:
     return trust.judge(Claim(kid=signer(seed).kid, node=NODE, utc=UTC)).trusted is not None
+
+
+def test_attack_3d_no_older_trust_file_than_demanded_is_taken(tmp_path: Path) -> None:
+    """A revoked node publishes version 1 again, in which it is good, to a consumer at its first start."""
+    trust = SiteTrust(ROOT.kid, SITE, tmp_path / "trust.json", min_version=2)
+    with capture_logs() as logs:
+        assert not trust.offer(file_of(1, 1))
+    assert "rollback: version 1; at least version 2 is demanded" in logs[0]["why"]
+    assert not knows(trust, 1)
+    assert trust.offer(file_of(2, 1, revoked=1))
+    again = SiteTrust(ROOT.kid, SITE, tmp_path / "trust.json")
+    assert not again.offer(file_of(1, 1)), "what was seen is remembered"
+
+
+def test_attack_3d_a_kept_file_that_is_older_than_demanded_counts_for_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "trust.json"
+    path.write_bytes(file_of(1, 1))
+    trust = SiteTrust(ROOT.kid, SITE, path, min_version=2)
+    assert trust.trust is None
+    assert trust.offer(file_of(2, 1))
+    assert knows(trust, 1)
+    path.write_bytes(file_of(1, 1, root=9))
+    with pytest.raises(EnvelopeError):
+        SiteTrust(ROOT.kid, SITE, path, min_version=2)
+
+
+def test_a_file_that_should_have_been_renewed_is_told_once_a_version() -> None:
+    trust = SiteTrust(ROOT.kid, SITE)
+    trust.warn_if_old("2030-01-01T00:00:00.000000000Z")
+    with capture_logs() as logs:
+        for version, renew_days in ((1, 0), (2, 30), (3, 30)):
+            assert trust.offer(file_of(version, 1, renew_days=renew_days))
+            trust.warn_if_old("2026-01-31T00:00:00.000000000Z")  # the last moment
+            for _ in range(2):
+                trust.warn_if_old("2026-01-31T00:00:00.000000001Z")
+                trust.warn_if_old("2026-01-31T00:00:01.000000000Z")
+    assert [(log["event"], log["version"]) for log in logs] == [("trust_file_old", 2), ("trust_file_old", 3)]
 
 
 def test_nobody_is_trusted_before_there_is_a_file_and_each_newer_one_counts() -> None:

@@ -264,7 +264,7 @@ def test_b54_a_superseded_key_signs_nothing_more() -> None:
 
 def test_a_revoked_key_announces_nobody() -> None:
     words_of, keys = words(rotated(), trusted(node(signer(1), revoked=at("02-01"))))
-    assert words_of.count("revoked") == 9
+    assert words_of.count("revoked") == 1, "said once a key, with the number of records"
     assert words_of[-1] == "unknown-key"
     assert keys == {signer(1).kid: "revoked"}
 

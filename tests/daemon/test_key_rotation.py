@@ -335,7 +335,7 @@ def test_each_mistake_is_one_clear_line_and_changes_nothing(office: Office) -> N
     new_key(other)
     assert "exists already" in office.refused("new", office.trust, "--site", "house", *root)
     assert "exists already" in office.refused("new-root", office.root)
-    assert "stands there twice" in office.refused("add-node", office.trust, "box1", node, *root)
+    assert "stands there already" in office.refused("add-node", office.trust, "box1", node, *root)
     assert "2 keys" in office.refused("add-node", office.trust, "box1", two, *root)
     person = office.public("person.json", B)
     assert "'Box 1'" in office.refused("add-node", office.trust, "Box 1", person, *root)

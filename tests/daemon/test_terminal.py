@@ -68,7 +68,7 @@ def test_attack_7_a_report_of_a_strangers_file_cannot_draw_another_one(
     report.keys[HOSTILE] = HOSTILE
     report.notes.append(HOSTILE)
     report.problems.append(Problem(1, HOSTILE, HOSTILE, 1, HOSTILE))
-    verify_command._print(Path("evening.jsonl"), report)
+    verify_command._print(Path("evening.jsonl"), report, None)
     out = capsys.readouterr().out
     assert harmless(out)
     assert "\ngood\n" not in out

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
-from tests.support.chains import ChainMaker
+from tests.support.chains import SITE, ChainMaker
 
+from dollyd.daemon.evidence.export import Texts, Wanted, export
 from dollyd.daemon.journal import Journal
 
 
@@ -24,5 +26,21 @@ def filled(path: Path, rounds: int = 5) -> ChainMaker:
     return maker
 
 
+def journal_of(path: Path, maker: ChainMaker) -> Path:
+    """A journal with all records of a chain."""
+    with closing(Journal.open(path)) as journal:
+        journal.append(maker.entries)
+    return path
+
+
 def envelopes(journal: Journal) -> list[bytes]:
     return [entry.envelope for entry in journal.entries_after(0, 10_000)]
+
+
+def evidence_of(path: Path, maker: ChainMaker, trust: bytes) -> Path:
+    """An evidence file of a chain, with this trust file in it and no rule texts."""
+    journal = journal_of(path.with_suffix(".db"), maker)
+    texts = Texts(SITE, {"rulebooks": {}, "profiles": {}, "layouts": {}}, b"", trust)
+    with closing(Journal.open(journal, read_only=True)) as opened:
+        export(path, opened, Wanted(), texts, 0)
+    return path
