@@ -27,6 +27,7 @@ from dollyd.daemon.clock import Clock, SystemClock
 from dollyd.daemon.commands.desk import CommandDesk
 from dollyd.daemon.commands.marks import CommandMarks, marks_path
 from dollyd.daemon.consumers.served import Consumers
+from dollyd.daemon.core.events import HostIncident
 from dollyd.daemon.core.record import Kind, SelfCheckBody, encode
 from dollyd.daemon.duties import Duties
 from dollyd.daemon.engine import house
@@ -42,8 +43,9 @@ from dollyd.daemon.keyring import Keyring, load_keyring
 from dollyd.daemon.measured_journal import MeasuredJournal
 from dollyd.daemon.metrics import MetricsFile
 from dollyd.daemon.mqtt import MqttSettings
+from dollyd.daemon.node_status import Node
 from dollyd.daemon.ports import check_access, check_port
-from dollyd.daemon.publisher import Node, Publisher
+from dollyd.daemon.publisher import Publisher
 from dollyd.daemon.reload import TableChanges, check_fixed, check_versions
 from dollyd.daemon.secret_files import read_secret
 from dollyd.daemon.self_check import BAD, SelfCheck
@@ -256,7 +258,9 @@ class App:
         journal.set_cursor("runs", run_number)
         node = Node(self._settings.node, dollyd.__version__, run_number)
         source = _Source(journal)
-        self._publisher = Publisher(self._mqtt, self._topics, node, source, self._clock, self._random)
+        self._publisher = Publisher(
+            self._mqtt, self._topics, node, source, self._clock, self._random, on_held=self._table_held
+        )
         self._tables = Tables(
             self._topics, self._clock, self._random, journal, source, self._writer, self._publisher, fail
         )
@@ -356,6 +360,12 @@ class App:
         self._tables.written(entries, stopping=self._stop.is_set())
         self._changes.look()
 
+    def _table_held(self, table: str, text: str) -> None:
+        """The broker does not take a record of a table: it is said in that chain, whoever reads it later."""
+        if table in self._tables.runners:
+            incident = HostIncident("record-not-taken", text)
+            self._tables.runners[table].tell(house(incident, self._clock.stamp()))
+
     def _self_checked(self, answer: SelfCheckBody) -> None:
         """Keep the answer in every chain, and let no round begin while a file differs."""
         for name in self._tables.runners:
@@ -416,8 +426,9 @@ class App:
         _LOG.info("reloaded", kid=keyring.newest.kid, tables_to_change=len(self._changes.waiting))
 
     async def _reload_links(self, mqtt: MqttSettings) -> None:
-        """Build the links anew where their settings change, or their certificates may have."""
-        if mqtt == self._mqtt and not (mqtt.ca_file or mqtt.cert_file):
+        """Build the links anew where their settings change, certificates or limits may have."""
+        denied = self._publisher.stats.denied
+        if mqtt == self._mqtt and not (mqtt.ca_file or mqtt.cert_file or denied):
             return
         self._mqtt = mqtt
         self._publisher.reconnect(mqtt)

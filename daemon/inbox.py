@@ -26,7 +26,7 @@ from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.duties import Pulse
 from dollyd.daemon.errors import ensure
-from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
+from dollyd.daemon.mqtt import INBOX_PACKET_MAX, Cause, LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.topics import ANY
 
 MESSAGE_MAX_BYTES = 16_384
@@ -173,7 +173,9 @@ class Inbox:
         for broker in (where,) if where else self._mqtt.brokers:
             self.pulse.rest()  # a name server or a host may take its time
             try:
-                async with MqttLink(self._mqtt, broker, keep_session=False) as link:
+                async with MqttLink(
+                    self._mqtt, broker, keep_session=False, packet_max=INBOX_PACKET_MAX
+                ) as link:
                     self.pulse.beat()
                     self._links += 1
                     await self._use(link, broker)

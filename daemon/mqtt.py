@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -23,9 +24,30 @@ from paho.mqtt.reasoncodes import ReasonCode
 from dollyd.daemon.brokers.address import parse_broker
 from dollyd.daemon.brokers.certificates import tls_context
 from dollyd.daemon.errors import DollydError, ensure
-from dollyd.daemon.mqtt_client import INBOX_MAX, ClosedEarlyError, MqttClient, MqttSettings, Will
+from dollyd.daemon.mqtt_client import (
+    CONSUMER_PACKET_MAX,
+    INBOX_MAX,
+    INBOX_PACKET_MAX,
+    PACKET_MAX,
+    ClosedEarlyError,
+    MqttClient,
+    MqttSettings,
+    Will,
+)
 
-__all__ = ["INBOX_MAX", "Cause", "LinkError", "Message", "MqttLink", "MqttSettings", "Will"]
+__all__ = [
+    "CONSUMER_PACKET_MAX",
+    "INBOX_MAX",
+    "INBOX_PACKET_MAX",
+    "PACKET_MAX",
+    "Cause",
+    "LinkError",
+    "Message",
+    "MqttLink",
+    "MqttSettings",
+    "Unanswered",
+    "Will",
+]
 
 _T = TypeVar("_T")
 
@@ -33,6 +55,10 @@ _TAKEN_AT_ONCE = 16
 """Messages given in one round of the loop: more than come in one, too few to hold up others."""
 _V5_KEEP_ALIVE_TIMEOUT = 141
 _V5_SESSION_TAKEN_OVER = 142
+_V5_OVER_A_MESSAGE = frozenset({149, 151, 153, 154, 155})
+"""Reasons of a DISCONNECT that speak of one message: too large, quota, payload, retain, QoS."""
+_PROTOCOL_ERROR = 130
+"""So the library ends a link itself, for instance where a PUBACK has a reason that it does not know."""
 
 
 class Cause(StrEnum):
@@ -55,18 +81,33 @@ class Cause(StrEnum):
     UNACKNOWLEDGED = "unacknowledged"
     """A publish was not acknowledged in time: whether it arrived is unknown."""
     DENIED = "denied"
-    """The broker acknowledged a publish with an error: access list or quota (MQTT 5 only)."""
+    """The broker acknowledged a publish with an error, or takes none of that size (MQTT 5 only)."""
+    MESSAGE_REFUSED = "message-refused"
+    """The broker ended the link over one message: its size, for instance (MQTT 5 only)."""
     LEFT = "left"
     """We disconnected."""
 
 
-class LinkError(DollydError):
-    """A link could not be built or has ended. Expected: build the next one after a pause."""
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A publish that the broker has not acknowledged."""
 
-    def __init__(self, cause: Cause, detail: str = "") -> None:
+    topic: str
+    payload: bytes
+
+
+class LinkError(DollydError):
+    """A link could not be built or has ended. Expected: build the next one after a pause.
+
+    `oldest`: the first publish without an answer. A broker takes them in order, so this one ended a link
+    whose cause is `MESSAGE_REFUSED`.
+    """
+
+    def __init__(self, cause: Cause, detail: str = "", oldest: Unanswered | None = None) -> None:
         super().__init__(f"{cause}: {detail}" if detail else str(cause))
         self.cause = cause
         self.detail = detail
+        self.oldest = oldest
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +124,7 @@ class Message:
 @dataclass(frozen=True, slots=True)
 class _Unacknowledged:
     sent_s: float
-    topic: str
+    publish: Unanswered
     acked: Callable[[], None]
     denied: Callable[[str], None] | None
 
@@ -92,20 +133,30 @@ class MqttLink:
     """A connection as an async context manager. Left by an exception, it drops the line and the will speaks.
 
     `keep_session`: ask the broker to remember us (`session_present` then tells whether it did). A link that
-    receives commands must not, or old ones arrive after an outage.
+    receives commands must not, or old ones arrive after an outage. `packet_max`: larger packets the broker
+    keeps to itself (MQTT 5; for 3.1.1 only its own limit counts).
     """
 
     def __init__(
-        self, settings: MqttSettings, broker: str, will: Will | None = None, *, keep_session: bool = True
+        self,
+        settings: MqttSettings,
+        broker: str,
+        will: Will | None = None,
+        *,
+        keep_session: bool = True,
+        packet_max: int = CONSUMER_PACKET_MAX,
     ) -> None:
         self.error: LinkError | None = None
         self.session_present = False
+        self.takes_bytes = PACKET_MAX
+        """The largest packet that the broker says it takes; what is longer is denied without being sent."""
         self.window = settings.in_flight_max
         """Publishes that may be unacknowledged at a time: ours or the broker's limit, the smaller one."""
         self._settings = settings
         self._address = parse_broker(broker)
         self._will = will
         self._keep_session = keep_session
+        self._packet_max = packet_max
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._unacknowledged: dict[int, _Unacknowledged] = {}  # by packet id, oldest first
@@ -118,7 +169,12 @@ class MqttLink:
         """Connect; raises `LinkError`."""
         tls = await asyncio.to_thread(_tls_context, self._settings) if self._address.tls else None
         self._client = MqttClient(
-            self._settings, self._address, self._will, tls, keep_session=self._keep_session
+            self._settings,
+            self._address,
+            self._will,
+            tls,
+            keep_session=self._keep_session,
+            packet_max=self._packet_max,
         )
         # The library cannot be interrupted while a thread connects for it, and leaves a failed socket open.
         connecting = asyncio.ensure_future(self._client.__aenter__())
@@ -140,6 +196,7 @@ class MqttLink:
         self._client.acknowledged = self._acknowledged
         self._client.disconnected.add_done_callback(self._disconnected)
         self.session_present = self._client.session_present
+        self.takes_bytes = self._client.takes_bytes
         self.window = min(self._settings.in_flight_max, self._client.receive_maximum)
         return self
 
@@ -173,6 +230,11 @@ class MqttLink:
         """How many publishes may be sent now."""
         return self.window - len(self._unacknowledged)
 
+    def too_long(self, topic: str, payload: bytes, correlation: bytes = b"", response_topic: str = "") -> str:
+        """Why the broker does not take a publish of that size; empty where it does."""
+        packet_bytes = self._client.packet_bytes(topic, payload, correlation, response_topic)
+        return f"the broker takes {self.takes_bytes} bytes" if packet_bytes > self.takes_bytes else ""
+
     def send(
         self,
         topic: str,
@@ -186,19 +248,24 @@ class MqttLink:
     ) -> None:
         """Write a QoS 1 publish to the socket now; needs `room`. `acked` is called in the loop at its PUBACK.
 
-        Where the PUBACK says no, `denied` is called with the reason; without it, that ends the link. Never
-        raises for a broken line: `wait_lost` does, and then neither of them is called.
+        Where the PUBACK says no, or the broker takes no packet of that size, `denied` is called with the
+        reason; without it, that ends the link. Never raises for a broken line: `wait_lost` does, and then
+        neither of them is called.
         """
         if self.error is not None:
             return
         ensure(self.room > 0, "no more publishes in flight than the window")
+        sent = _Unacknowledged(self._loop.time(), Unanswered(topic, payload), acked, denied)
+        if why := self.too_long(topic, payload, correlation, response_topic):
+            self._loop.call_soon(self._tell, sent, why)
+            return
         packet_id = self._client.send(
             topic, payload, retain=retain, correlation=correlation, response_topic=response_topic
         )
         if packet_id is None:
             self._fail(Cause.CLOSED)
             return
-        self._unacknowledged[packet_id] = _Unacknowledged(self._loop.time(), topic, acked, denied)
+        self._unacknowledged[packet_id] = sent
         if self._deadline is None:
             self._check_progress()
 
@@ -274,6 +341,24 @@ class MqttLink:
             raise self._reason() from error
         return all((code.value if isinstance(code, ReasonCode) else code) < 128 for code in granted)
 
+    async def retained(self, topic: str, within_s: float) -> bytes | None:
+        """What the broker keeps at a topic; None where it keeps nothing, does not let us see, or is slow.
+
+        For a link that has nothing else to hear. Raises `LinkError` where the link ends.
+        """
+        with suppress(aiomqtt.MqttError, TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._client.subscribe(topic, qos=0, timeout=self._settings.ack_deadline_s)
+                async for message in self.messages():
+                    if message.topic == topic and message.retain:
+                        await self._client.unsubscribe(topic, timeout=self._settings.ack_deadline_s)
+                        return message.payload
+        if self.error is not None:
+            raise self.error
+        with suppress(aiomqtt.MqttError):
+            await self._client.unsubscribe(topic, timeout=self._settings.ack_deadline_s)
+        return None
+
     async def messages(self) -> AsyncIterator[Message]:
         """What comes in, until the link ends with its `LinkError`. One reader at a time."""
         inbox, arrived = self._client.inbox, self._client.arrived
@@ -300,7 +385,8 @@ class MqttLink:
         """End the link; only the first cause counts."""
         if self.error is not None:
             return
-        self.error = LinkError(cause, detail)
+        oldest = next(iter(self._unacknowledged.values()), None)
+        self.error = LinkError(cause, detail, oldest.publish if oldest is not None else None)
         self._unacknowledged.clear()
         if self._deadline is not None:
             self._deadline.cancel()
@@ -326,7 +412,7 @@ class MqttLink:
         elif sent.denied is not None:
             sent.denied(problem)
         else:
-            self._fail(Cause.DENIED, f"{sent.topic}: {problem}")
+            self._fail(Cause.DENIED, f"{sent.publish.topic}: {problem}")
 
     def _check_progress(self) -> None:
         """End a link whose oldest publish has waited too long, however alive it seems."""
@@ -345,6 +431,7 @@ class MqttLink:
         reason = error.rc if isinstance(error, aiomqtt.MqttCodeError) else None
         code = reason.value if isinstance(reason, ReasonCode) else reason
         causes = {_V5_SESSION_TAKEN_OVER: Cause.TAKEN_OVER, _V5_KEEP_ALIVE_TIMEOUT: Cause.SILENT}
+        causes |= dict.fromkeys(_V5_OVER_A_MESSAGE | {_PROTOCOL_ERROR}, Cause.MESSAGE_REFUSED)
         self._fail(causes.get(code or 0, Cause.CLOSED), str(error) if error else "")
 
 

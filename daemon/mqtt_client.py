@@ -25,8 +25,15 @@ SESSION_EXPIRY_S = 86_400
 INBOX_MAX = 1000
 """Messages received and not yet taken; later ones are dropped and counted: their senders miss an answer."""
 
+INBOX_PACKET_MAX = 32 * 1024
+"""Largest packet that a node takes: no command, request or watermark comes near it."""
+CONSUMER_PACKET_MAX = (1 << 20) + (1 << 16)
+"""Largest packet that a consumer takes: a trust file or an envelope of 1 MiB, and its headers."""
+
 _RECEIVE_MAXIMUM_DEFAULT = 65_535
 """MQTT 5, 3.2.2.3.3: where CONNACK does not say it."""
+PACKET_MAX = 268_435_460
+"""The largest packet that MQTT can write (2.1.4), where CONNACK does not say less (3.2.2.3.6)."""
 
 # The causes of trouble are told once, by whoever owns the link; the library's line per retry is not wanted.
 _LIBRARY_LOG = logging.getLogger("dollyd.mqtt.library")
@@ -86,11 +93,14 @@ class MqttClient(aiomqtt.Client):
         tls: ssl.SSLContext | None,
         *,
         keep_session: bool,
+        packet_max: int,
     ) -> None:
         v5 = settings.protocol == "5"
         properties = Properties(PacketTypes.CONNECT) if v5 else None  # type: ignore[no-untyped-call]  # paho
-        if properties is not None and keep_session:
-            properties.SessionExpiryInterval = SESSION_EXPIRY_S
+        if properties is not None:
+            properties.MaximumPacketSize = packet_max
+            if keep_session:
+                properties.SessionExpiryInterval = SESSION_EXPIRY_S
         super().__init__(
             address.host,
             address.port,
@@ -115,6 +125,8 @@ class MqttClient(aiomqtt.Client):
         self._v5 = v5
         self.session_present = False
         self.receive_maximum = _RECEIVE_MAXIMUM_DEFAULT
+        self.takes_bytes = PACKET_MAX
+        """The largest packet that the broker takes."""
         self.inbox: deque[MQTTMessage] = deque()
         self.inbox_dropped = 0
         self.arrived = asyncio.Event()
@@ -150,6 +162,11 @@ class MqttClient(aiomqtt.Client):
         info = self._client.publish(topic, payload, qos=1, retain=retain, properties=properties)
         return info.mid if info.rc == MQTT_ERR_SUCCESS else None
 
+    def packet_bytes(self, topic: str, payload: bytes, correlation: bytes, response_topic: str) -> int:
+        """How long a publish is on the line, a few bytes more at most (MQTT 5, 3.3)."""
+        properties = sum(3 + len(text) for text in (correlation, response_topic.encode()) if text)
+        return 1 + 4 + 2 + len(topic.encode()) + 2 + (4 + properties if self._v5 else 0) + len(payload)
+
     async def leave(self) -> None:
         """Send DISCONNECT."""
         if not self._disconnected.done():
@@ -178,6 +195,7 @@ class MqttClient(aiomqtt.Client):
     ) -> None:
         self.session_present = flags.session_present
         self.receive_maximum = getattr(properties, "ReceiveMaximum", _RECEIVE_MAXIMUM_DEFAULT)
+        self.takes_bytes = getattr(properties, "MaximumPacketSize", PACKET_MAX)
         super()._on_connect(client, userdata, flags, reason_code, properties)
 
     def _on_disconnect(

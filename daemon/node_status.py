@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -10,6 +11,21 @@ from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 
 VALID_BEATS = 3
 """Heartbeats that may be missing before a node's `online` is worth nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Who publishes. `session` grows with each start, so that an old will is told from a new birth."""
+
+    name: str
+    version: str
+    session: int
+
+    def status(self, state: Literal["online", "offline"], utc_ns: int, beat_s: int) -> bytes:
+        """What goes to `node/<node>/status` now."""
+        if state == "online":
+            return msgspec.json.encode(online(self.name, self.session, self.version, utc_ns, beat_s))
+        return msgspec.json.encode(offline(self.name, self.session, self.version, utc_ns))
 
 
 class NodeStatus(msgspec.Struct, frozen=True, omit_defaults=True):

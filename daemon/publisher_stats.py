@@ -29,3 +29,7 @@ class PublisherStats:
     """States that a newer one overtook before they were published."""
     denied: Sequence[str]
     """Topics that the broker does not let this node publish to, 20 at most."""
+    denied_why: Mapping[str, str]
+    """Of each of them the size of what was denied, and why."""
+    denials: int
+    """Topics that were denied since the start, each as often as it began."""

@@ -27,6 +27,10 @@ class Retained:
         """The topics whose payload the broker has not got, first changed first."""
         return tuple(self._waiting)
 
+    def ready(self, *, repeating: bool) -> tuple[str, ...]:
+        """Those that may go now: while old records are repeated, none that is made of records."""
+        return tuple(topic for topic in self._waiting if not (repeating and topic in self._last_ids))
+
     def put(self, topic: str, payload: bytes) -> None:
         """The latest payload of a topic."""
         if self._payloads.get(topic) != payload:

@@ -26,7 +26,7 @@ from dollyd.daemon.files import cure, open_file, replace_file
 from dollyd.daemon.signing import Signer
 
 _FILE_MAX_BYTES = 1 << 20
-"""As long as an envelope may be; a site of 200 nodes and 1,000 people needs 400 kB."""
+"""As long as an envelope may be; a site of 200 nodes and 2,000 people needs 730 kB."""
 
 
 def read_trust(path: Path, root: str, file: str = "", key: str = "", *, min_version: int = 0) -> Trust:

@@ -7,6 +7,7 @@ cannot be seen to have from outside (that it saves to disk, and how often) is sa
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,7 +19,15 @@ from dollyd.daemon.brokers.certificates import WARN_DAYS, days_left
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.decoding import from_json
-from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
+from dollyd.daemon.mqtt import (
+    CONSUMER_PACKET_MAX,
+    PACKET_MAX,
+    Cause,
+    LinkError,
+    Message,
+    MqttLink,
+    MqttSettings,
+)
 from dollyd.daemon.topics import Topics
 
 ABSENT_RECORDS = 1500
@@ -27,11 +36,12 @@ is 1000, and it drops the rest without a word."""
 RECORD_BYTES = 2000
 """About the size of a signed result."""
 LARGEST_BYTES = 128 * 1024
-"""No record, state or health of ours is larger."""
+"""No record, state or health of ours is larger; trust files are."""
 SILENCE_S = 1.0
 """A broker that has said nothing for so long has no more to say."""
 CLOCK_AHEAD_S = 2
 
+_LARGER = f"set max_packet_size {CONSUMER_PACKET_MAX} and no message_size_limit, or a larger one"
 _DROPPED = "$SYS/broker/publish/messages/dropped"
 
 
@@ -71,7 +81,17 @@ class _Status(msgspec.Struct, frozen=True):
 class BrokerCheck:
     """One check of one broker. Takes a few seconds; leaves no session and no retained topic behind."""
 
-    def __init__(self, mqtt: MqttSettings, broker: str, topics: Topics, node: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        mqtt: MqttSettings,
+        broker: str,
+        topics: Topics,
+        node: str,
+        clock: Clock,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
+        """`sizes`: bytes of what this node has to publish, by what it is, as far as it is known."""
+        self._sizes = {"any record": LARGEST_BYTES, **(sizes or {})}
         self._ours = replace(mqtt, client_id=f"{mqtt.client_id}-check")
         self._absent = replace(mqtt, client_id=f"{mqtt.client_id}-check-absent")
         self._broker = broker
@@ -85,6 +105,7 @@ class BrokerCheck:
         findings: list[Finding] = []
         parts = {
             "reach": self._reach,
+            "size": self._carry_large,
             "retained": self._retain,
             "queue": self._keep_queue,
             "access": self._refuse,
@@ -109,14 +130,48 @@ class BrokerCheck:
 
     async def _reach(self) -> list[Finding]:
         async with self._link() as link:
-            await link.publish(self._scratch, b"x" * LARGEST_BYTES)
+            await link.publish(self._scratch, b"reached")
             certificate = link.peer_certificate
-        reached = Finding(Level.GOOD, "reach", f"{self._broker} acknowledges QoS 1 and {LARGEST_BYTES} bytes")
+        reached = Finding(Level.GOOD, "reach", f"{self._broker} acknowledges QoS 1")
         if certificate is None:
             remedy = "name it mqtts://..., unless it is on this machine"
             return [reached, Finding(Level.WARNING, "tls", "this connection is not encrypted", remedy)]
         days = days_left(x509.load_der_x509_certificate(certificate), self._clock.stamp().utc_ns)
         return [reached, certificate_finding("the broker's certificate", days)]
+
+    async def _carry_large(self) -> list[Finding]:
+        """What is as large as the largest of ours must come back: an acknowledgement alone proves nothing."""
+        findings = []
+        for what, size in self._sizes.items():
+            text = f"{what} may be {size} bytes" if what == "any record" else f"{what} has {size} bytes"
+            if problem := await self._does_not_carry(size):
+                findings.append(Finding(Level.WRONG, "size", f"{text}: {problem}", _LARGER))
+        async with self._link() as link:
+            limit = link.takes_bytes
+        if not findings:
+            largest = max(self._sizes.values())
+            findings.append(Finding(Level.GOOD, "size", f"{largest} bytes come back as they were sent"))
+        if limit == PACKET_MAX:
+            text = "the broker tells no limit: a client that takes all it is sent can be flooded"
+            findings.append(
+                Finding(Level.WARNING, "limit", text, f"set max_packet_size {CONSUMER_PACKET_MAX}")
+            )
+        return findings
+
+    async def _does_not_carry(self, size: int) -> str:
+        """What becomes of a message of so many bytes; empty where it comes back."""
+        payload = b"x" * size
+        try:
+            async with self._link() as link:
+                await link.subscribe(self._scratch)
+                if why := await link.offer(self._scratch, payload):
+                    return why
+                heard = await _heard(link, 1)
+        except LinkError as error:
+            if error.cause not in {Cause.MESSAGE_REFUSED, Cause.CLOSED}:
+                raise
+            return str(error)
+        return "" if heard and heard[0].payload == payload else "acknowledged, and thrown away"
 
     async def _retain(self) -> list[Finding]:
         async with self._link() as link:

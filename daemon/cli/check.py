@@ -12,6 +12,7 @@ from dollyd.daemon.app import certificate_watch
 from dollyd.daemon.brokers.acl import node_acl
 from dollyd.daemon.brokers.check import BrokerCheck, Level, certificate_finding
 from dollyd.daemon.brokers.check import Finding as BrokerFinding
+from dollyd.daemon.brokers.sizes import published_sizes
 from dollyd.daemon.cli.doctor import in_two_lines
 from dollyd.daemon.cli.options import ConfigFile
 from dollyd.daemon.clock import SystemClock
@@ -107,7 +108,8 @@ async def check_brokers(settings: Settings, mqtt: MqttSettings) -> bool:
     good = True
     for address in mqtt.brokers:
         say(f"{address}:")
-        check = BrokerCheck(mqtt, address, Topics(settings.site), settings.node, SystemClock())
+        topics, clock, sizes = Topics(settings.site), SystemClock(), published_sizes(settings)
+        check = BrokerCheck(mqtt, address, topics, settings.node, clock, sizes)
         good &= _told(await check.run())
     return good
 

@@ -10,6 +10,7 @@ import msgspec
 
 from dollyd.daemon.brokers.check import SILENCE_S, BrokerCheck
 from dollyd.daemon.brokers.check import Finding as BrokerFinding
+from dollyd.daemon.brokers.sizes import published_sizes
 from dollyd.daemon.decoding import from_json
 from dollyd.daemon.discovery.listening import Heard, hear_all
 from dollyd.daemon.doctor.case import Case
@@ -49,8 +50,9 @@ async def _ask_brokers(case: Case, settings: Settings) -> dict[str, list[BrokerF
     if case.mqtt is None:
         return {}
     topics = Topics(settings.site)
+    sizes = await asyncio.to_thread(published_sizes, settings)
     checks = {
-        address: BrokerCheck(case.mqtt, address, topics, settings.node, case.clock)
+        address: BrokerCheck(case.mqtt, address, topics, settings.node, case.clock, sizes)
         for address in case.mqtt.brokers
     }
     return {address: await check.run() for address, check in checks.items()}

@@ -42,6 +42,32 @@ class DeafLine(Line):
         writer.close()
 
 
+class ShortLine(Line):
+    """A line that is cut each time when so many bytes have gone to the broker."""
+
+    def __init__(self, broker: Mosquitto, length_bytes: int) -> None:
+        super().__init__(broker)
+        self.length_bytes = length_bytes
+        self.cuts = 0
+
+    async def _accept(self, near: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
+        far, far_out = await asyncio.open_connection(self._broker.host, self._broker.port)
+        self._carriers.add(asyncio.create_task(self._carry(far, near_out)))
+        self._carriers.add(asyncio.create_task(self._some(near, far_out, near_out)))
+
+    async def _some(
+        self, near: asyncio.StreamReader, far: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
+        left = self.length_bytes
+        while left > 0 and (data := await near.read(min(left, 65536))):
+            far.write(data)
+            left -= len(data)
+        await asyncio.sleep(0.02)  # what it has answered arrives
+        self.cuts += left <= 0
+        far.close()
+        back.close()
+
+
 @pytest.fixture
 def broker() -> Iterator[Mosquitto]:
     with Mosquitto() as running:
@@ -101,6 +127,41 @@ async def test_b35_online_that_outlived_node_and_broker_says_when_it_ends() -> N
     assert (status["state"], status["session"]) == ("online", 7)
     until_when = datetime.fromisoformat(status["valid_until"][:19] + "+00:00")
     assert until_when <= datetime.now(UTC) + timedelta(seconds=3)
+
+
+async def test_f3_f4_a_backlog_drains_over_short_links_and_nobody_is_accused(broker: Mosquitto) -> None:
+    """Each link carries fewer records than the window that a restarted broker is sent again."""
+    journal = Journal(newest=600)
+    async with ShortLine(broker, length_bytes=100_000) as line:
+        publisher = make(settings(f"127.0.0.1:{line.port}"), journal, republish=500)
+        with capture_logs() as logs:
+            async with listening(broker, "dolly/#") as listener, running(publisher):
+                publisher.retained.put(TOPICS.state("t0"), b"open")
+                await until(lambda: b"open" in listener.payloads("/t0/state"))
+                assert journal.kept < 600  # states do not wait for the backlog
+                await until(lambda: journal.kept == 600, within_s=60)
+                await until(lambda: 600 in entries(listener))
+        assert line.cuts > 8
+        stats = publisher.stats
+        assert stats.repeats < 25 * line.cuts  # what was on its way at each cut
+        assert set(stats.lost) == {Cause.CLOSED}
+    assert without_repeats(entries(listener)) == list(range(1, 601))
+    assert not [log for log in logs if log["log_level"] == "error"]
+
+
+async def test_f4_a_broker_that_restarts_often_is_no_takeover() -> None:
+    """A frequent restart with the session kept is told as what it is, whatever its number."""
+    with Mosquitto(persistence=True) as restarted:
+        publisher = make(settings(restarted.address), Journal(newest=5))
+        async with running(publisher):
+            for links in range(1, 7):
+                await until(lambda wanted=links: publisher.stats.links >= wanted)  # type: ignore[misc]  # now
+                await until(lambda: publisher.stats.connected)
+                restarted.stop()
+                await until(lambda: not publisher.stats.connected)
+                restarted.start()
+            await until(lambda: publisher.stats.connected)
+            assert Cause.TAKEN_OVER not in publisher.stats.lost
 
 
 # --- several brokers -----------------------------------------------------------------------------

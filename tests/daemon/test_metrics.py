@@ -52,6 +52,8 @@ HEALTH = NodeHealth(
         last_error="closed",
         lost={"closed": 2, "refused": 7},
         retained_coalesced=4,
+        denied_why={"t": "2000 bytes: no"},
+        denials=2,
         denied=["dolly/v1/house/r2/state"],
     ),
     devices={"r1/wheel": DeviceHealth(status="ready", rejects={'odd"one\\': 5}, link={"sends_dropped": 1})},

@@ -30,7 +30,8 @@ from dollyd.daemon.backoff import Backoff
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.errors import JournalError
 from dollyd.daemon.mqtt import Cause
-from dollyd.daemon.publisher import Node, Publisher
+from dollyd.daemon.node_status import Node
+from dollyd.daemon.publisher import Publisher
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ async def test_the_cursor_leaves_no_hole(broker: Mosquitto) -> None:
         await until(lambda: publisher.stats.connected)
         broker.pause()
         publisher.notify(journal.append(3))
-        first, second, third = publisher._in_flight
+        first, second, third = publisher._outbox.in_flight
         publisher._acknowledged(third)
         publisher._acknowledged(second)
         assert publisher.stats.cursor == 0

@@ -29,7 +29,8 @@ from dollyd.daemon.errors import JournalError
 from dollyd.daemon.inbox import Inbox
 from dollyd.daemon.journal import Entry, Journal
 from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttSettings
-from dollyd.daemon.publisher import Node, Publisher
+from dollyd.daemon.node_status import Node
+from dollyd.daemon.publisher import Publisher
 from dollyd.daemon.topics import Topics
 
 TOPICS = Topics("house")

@@ -23,7 +23,8 @@ from dollyd.daemon.hotplug import Hotplug
 from dollyd.daemon.inbox import Inbox
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.mqtt import MqttLink, MqttSettings
-from dollyd.daemon.publisher import Node, Publisher
+from dollyd.daemon.node_status import Node
+from dollyd.daemon.publisher import Publisher
 from dollyd.daemon.service import Manager, Watchdog, watchdog_us
 from dollyd.daemon.stream_source import Entry
 from dollyd.daemon.topics import Topics

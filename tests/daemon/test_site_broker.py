@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.support.broker import Mosquitto
@@ -14,7 +15,7 @@ from tests.support.site_broker import CONFIG, Site, site_of
 from dollyd.daemon.brokers.acl import node_acl
 from dollyd.daemon.brokers.check import BrokerCheck, Finding, Level
 from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.mqtt import Cause, LinkError, MqttLink
+from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings
 from dollyd.daemon.topics import Topics
 
 TOPICS = Topics("house")
@@ -140,7 +141,7 @@ async def test_nobody_comes_in_without_a_certificate(site: Site) -> None:
 async def test_a_message_beyond_the_limit_is_not_taken(site: Site) -> None:
     async with MqttLink(site.settings("box1"), site.address, keep_session=False) as link:
         with pytest.raises(LinkError):
-            await link.publish(TOPICS.last("r1"), b"x" * 300_000)
+            await link.publish(TOPICS.last("r1"), b"x" * 1_200_000)
 
 
 def test_the_shipped_blocks_of_nodes_are_those_that_check_prints() -> None:
@@ -152,8 +153,10 @@ def test_the_shipped_blocks_of_nodes_are_those_that_check_prints() -> None:
 # --- the check of a running broker ---------------------------------------------------------------
 
 
-async def findings(site: Site, user: str = "box1") -> dict[str, Finding]:
-    check = BrokerCheck(site.settings(user), site.address, TOPICS, user, SystemClock())
+async def findings(
+    site: Site, user: str = "box1", sizes: Mapping[str, int] | None = None
+) -> dict[str, Finding]:
+    check = BrokerCheck(site.settings(user), site.address, TOPICS, user, SystemClock(), sizes)
     return {finding.what: finding for finding in await check.run()}
 
 
@@ -164,7 +167,7 @@ async def test_the_check_finds_the_shipped_broker_good(site: Site) -> None:
     assert found["queue"].text.startswith("1500 records")
     assert found["persistence"].level is Level.UNKNOWN
     assert set(found) == {
-        "reach", "tls", "retained", "session", "queue", "access", "drops", "clock", "persistence"
+        "reach", "size", "tls", "retained", "session", "queue", "access", "drops", "clock", "persistence"
     }  # fmt: skip
 
 
@@ -187,3 +190,34 @@ async def test_a_broker_that_is_not_there_is_one_finding_with_a_remedy() -> None
         found = await findings(site_of(broker))
     assert (found["reach"].level, found["reach"].remedy) == (Level.WRONG, "start the broker")
     assert "queue" not in found
+
+
+async def test_attack_9_a_trust_file_of_2000_people_passes_the_shipped_broker(site: Site) -> None:
+    found = await findings(site, sizes={"the trust file": 730_000})
+    assert (found["size"].level, found["size"].text) == (
+        Level.GOOD, "730000 bytes come back as they were sent"
+    )  # fmt: skip
+    assert "limit" not in found
+
+
+@pytest.mark.parametrize(
+    ("limit", "protocol"),
+    [
+        ("max_packet_size 200000", "5"),
+        ("message_size_limit 200000", "5"),
+        ("message_size_limit 200000", "3.1.1"),
+    ],
+)
+async def test_n4_the_check_believes_no_acknowledgement_of_what_does_not_come_back(
+    limit: str, protocol: Literal["5", "3.1.1"]
+) -> None:
+    with Mosquitto(f"max_queued_messages 20000\n{limit}") as broker:
+        mqtt = MqttSettings((broker.address,), "box1", protocol=protocol)
+        sizes = {"the trust file": 293_655}
+        check = BrokerCheck(mqtt, broker.address, TOPICS, "box1", SystemClock(), sizes)
+        found = {finding.what: finding for finding in await check.run()}
+    assert found["size"].level is Level.WRONG
+    assert found["size"].text.startswith("the trust file has 293655 bytes: ")
+    assert "max_packet_size 1114112" in found["size"].remedy
+    assert found["queue"].level is Level.GOOD  # another matter
+    assert ("limit" in found) is ("message_size_limit" in limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -15,7 +15,8 @@ from dollyd.daemon.backoff import Backoff
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.errors import JournalError
 from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.publisher import Node, Publisher
+from dollyd.daemon.node_status import Node
+from dollyd.daemon.publisher import Publisher
 from dollyd.daemon.topics import Topics
 
 TOPICS = Topics("hall")
@@ -72,9 +73,15 @@ def settings(*brokers: str) -> MqttSettings:
     return MqttSettings(brokers, "node-1", keepalive_s=2, ack_deadline_s=0.5)
 
 
-def make(mqtt: MqttSettings, journal: Journal, session: int = 1, republish: int = 50) -> Publisher:
+def make(
+    mqtt: MqttSettings,
+    journal: Journal,
+    session: int = 1,
+    republish: int = 50,
+    on_held: Callable[[str, str], None] = lambda _table, _text: None,
+) -> Publisher:
     node = Node("node-1", "1.2.3", session)
-    return Publisher(mqtt, TOPICS, node, journal, SystemClock(), Random(7), QUICK, republish)
+    return Publisher(mqtt, TOPICS, node, journal, SystemClock(), Random(7), QUICK, republish, on_held)
 
 
 @asynccontextmanager

@@ -1,0 +1,28 @@
+"""How large the largest messages of this node are, as far as its files tell."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from dollyd.daemon.journal_file import connect
+from dollyd.daemon.settings import Settings
+
+_LOOKED_AT = 100_000
+"""Newest records whose length is looked at: a check must not read a journal of years."""
+
+
+def published_sizes(settings: Settings) -> dict[str, int]:
+    """Bytes by what it is: the trust file and the largest record; what cannot be read is left out."""
+    sizes: dict[str, int] = {}
+    if settings.signing.trust:
+        with suppress(OSError):
+            sizes["the trust file"] = Path(settings.signing.trust).stat().st_size
+    with suppress(OSError, sqlite3.Error):
+        newest = "SELECT envelope FROM entry ORDER BY id DESC LIMIT ?"
+        query = f"SELECT ifnull(max(length(envelope)), 0) FROM ({newest})"
+        with closing(connect(Path(settings.journal.path), "ro")) as journal:
+            (largest,) = journal.execute(query, (_LOOKED_AT,)).fetchone()
+        sizes["the largest record"] = largest
+    return sizes
