@@ -152,10 +152,11 @@ class BrokerCheck:
             largest = max(self._sizes.values())
             findings.append(Finding(Level.GOOD, "size", f"{largest} bytes come back as they were sent"))
         if limit == PACKET_MAX:
-            text = "the broker tells no limit: a client that takes all it is sent can be flooded"
-            findings.append(
-                Finding(Level.WARNING, "limit", text, f"set max_packet_size {CONSUMER_PACKET_MAX}")
-            )
+            v5, remedy = self._ours.protocol == "5", f"set max_packet_size {CONSUMER_PACKET_MAX}"
+            text = "the broker tells none: a client that takes all it is sent can be flooded"
+            if not v5:
+                text = "MQTT 3.1.1 does not tell how large a packet may be"
+            findings.append(Finding(Level.WARNING if v5 else Level.UNKNOWN, "limit", text, remedy))
         return findings
 
     async def _does_not_carry(self, size: int) -> str:

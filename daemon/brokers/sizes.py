@@ -20,9 +20,8 @@ def published_sizes(settings: Settings) -> dict[str, int]:
         with suppress(OSError):
             sizes["the trust file"] = Path(settings.signing.trust).stat().st_size
     with suppress(OSError, sqlite3.Error):
-        newest = "SELECT envelope FROM entry ORDER BY id DESC LIMIT ?"
-        query = f"SELECT ifnull(max(length(envelope)), 0) FROM ({newest})"
+        query = "SELECT max(length(envelope)) FROM entry WHERE id > (SELECT max(id) - ? FROM entry)"
         with closing(connect(Path(settings.journal.path), "ro")) as journal:
             (largest,) = journal.execute(query, (_LOOKED_AT,)).fetchone()
-        sizes["the largest record"] = largest
+        sizes["the largest record"] = largest or 0
     return sizes

@@ -42,11 +42,7 @@ def test_f3_a_backlog_drains_over_links_of_any_length(publishes: int, proof: boo
         sent += len(carry(outbox, newest, publishes))
         outbox.end()
         links += 1
-        assert (
-            links < (1800 + WINDOW) / (publishes - 2) + 2
-            if proof
-            else links < 20 + 3 * 1800 / (publishes - 2)
-        )
+        assert links < 20 + WINDOW + (1 if proof else 3) * 1800 / (publishes - 2)
     assert outbox.repeats <= (WINDOW if proof else 1800 * 3) + 2 * links
     assert outbox.publishes == sent
 
