@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dollyd.client.chain_rules import ChainRules, Judged, Persons
 from dollyd.client.judgement import Claim, Verdict, refusal
 from dollyd.client.jws import (
     Envelope,
@@ -22,6 +23,7 @@ from dollyd.client.jws import (
     strict_object,
     verify_envelope,
 )
+from dollyd.client.reading import read
 from dollyd.client.settlement.rulebooks import LoadedRulebook, load_rulebook, rulebook_of_digest
 from dollyd.client.settlement.settle import Adjustment, settle_correction
 from dollyd.client.settlement.settle import settle as settle_bets
@@ -69,10 +71,12 @@ def settle(
 
     Without --keys or --trust the signature is not checked.
 
-    A correction is settled twice: as it was published, which is taken back, and as it counts.
+    A correction is settled twice: as it was published, which is taken back, and as it counts. What one record
+    shows is checked: the two persons behind a decision by hand, with --trust whose they are. Its chain is not
+    known here, so a correction is not held against the round that it corrects.
     """
     trusted = keys_for_verification(keys, trust, root, trust_min_version)
-    payload = _payload(record, trusted)
+    payload, judged = _payload(record, trusted)
     answers: list[Answer] = []
     adjustments: list[Adjustment] = []
     try:
@@ -87,17 +91,29 @@ def settle(
             record, "", str(error), "give a record, bets and a rulebook that fit together"
         ) from error
     if as_json:
-        say_json(_as_dict(payload, book, answers, adjustments, verified=trusted is not None))
+        known = {"verified": trusted is not None, "persons": judged.persons, "unchecked": judged.unchecked}
+        say_json(known | _as_dict(payload, book, answers, adjustments))
         return
     said = "signature good" if trusted is not None else "signature NOT CHECKED (no --keys, no --trust)"
+    said += _PERSONS[judged.persons]
     say(f"table {payload.get('table')}, round {payload.get('round')}: {payload['kind']}; {said}")
+    for unchecked in judged.unchecked:
+        say(f"NOT CHECKED: {unchecked}")
     if payload["kind"] == Kind.CORRECTION:
         _print_adjustments(adjustments)
     else:
         _print_answers(answers)
 
 
-def _payload(record: str, trusted: Keys | Trust | None) -> dict[str, Any]:
+_PERSONS = {
+    Persons.NONE: "",
+    Persons.CHECKED: "; two persons good",
+    Persons.FORM: "; two persons NOT CHECKED (no --trust)",
+}
+
+
+def _payload(record: str, trusted: Keys | Trust | None) -> tuple[dict[str, Any], Judged]:
+    """The record, and what is thought of it by the rules that one record can be judged by."""
     try:
         data = _read(record).removesuffix(b"\n")
         envelope = parse_envelope(data)
@@ -105,11 +121,21 @@ def _payload(record: str, trusted: Keys | Trust | None) -> dict[str, Any]:
             _check_by_trust(envelope, sha256(data).hexdigest(), trusted)
         elif trusted is not None:
             verify_envelope(envelope, trusted)
-        return strict_object(envelope.payload, "payload")
+        payload = strict_object(envelope.payload, "payload")
+        return payload, _judged(data, trusted if isinstance(trusted, Trust) else None)
     except EnvelopeError as error:
         raise ConfigError(
             record, "", str(error), "give one envelope, and the keys of its node with --keys or --trust"
         ) from error
+
+
+def _judged(data: bytes, trust: Trust | None) -> Judged:
+    """Raises `EnvelopeError` where the record breaks a rule that it shows by itself."""
+    found = read(data, {})
+    judged = ChainRules(whole=False).take(found, trust) if not found.problem else Judged((found.problem,))
+    if judged.problems:
+        raise EnvelopeError("rules", judged.problems[0])
+    return judged
 
 
 def _check_by_trust(envelope: Envelope, digest: str, trust: Trust) -> None:
@@ -159,11 +185,9 @@ def _as_dict(
     book: LoadedRulebook,
     answers: list[Answer],
     adjustments: list[Adjustment],
-    *,
-    verified: bool,
 ) -> dict[str, Any]:
     place = {key: payload[key] for key in ("table", "chain", "seq", "round", "kind")}
-    said = {"verified": verified, **place, "rulebook": {"id": book.id, "digest": book.digest}}
+    said = {**place, "rulebook": {"id": book.id, "digest": book.digest}}
     if payload["kind"] != Kind.CORRECTION:
         return said | {"answers": [_answer_as_dict(answer) for answer in answers]}
     return said | {

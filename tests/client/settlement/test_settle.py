@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.chains import ChainMaker, signer
+from tests.support import commands
+from tests.support.chains import ChainMaker, decision, signer
+from tests.support.commands import BOSS, DEALER, INSPECTOR, ROOT, Two, trust_bytes, two
 from typer.testing import CliRunner
 
+from dollyd.client.ended import NOT_COMPARED
 from dollyd.client.settlement.rulebooks import (
     LoadedRulebook,
     load_rulebook,
@@ -289,7 +292,7 @@ def command(tmp_path: Path) -> Callable[..., list[str]]:
     """Arguments of `dollyd settle` for a signed record and the bets above, with files changed at will."""
 
     def arguments(bets: str = json.dumps(BETS_TEXT), record: bytes = b"", by: int = 1) -> list[str]:
-        envelope = ChainMaker().begin().add(Kind.RESULT, 1, result()["body"])
+        envelope = ChainMaker().begin().add(Kind.RESULT, 1, decision() | result()["body"])
         (tmp_path / "record").write_bytes(record or envelope + b"\n")
         (tmp_path / "bets").write_text(bets)
         (tmp_path / "keys").write_text(json.dumps({"keys": [signer(by).jwk]}))
@@ -322,13 +325,17 @@ def test_the_command_shows_both_answers_of_a_correction(command: Callable[..., l
     wrong = {"kind": "result", "outcome": RED_NUMBER}
     right = {"kind": "result", "outcome": SEVENTEEN}
     stakes = {"minimum": 50, "maximum": 1000, "currency": "EUR"}
-    record = body(before=wrong, after=right, stakes=stakes, corrects=4)
-    arguments = command(record=ChainMaker().add(Kind.CORRECTION, 1, record))
+    record = commands.correction(
+        agreed("17"), before=wrong, after=right, corrects=4, stakes=stakes, setting=body()["setting"]
+    )
+    arguments = command(record=ChainMaker().begin().add(Kind.CORRECTION, 1, record))
     said = CliRunner().invoke(application, arguments)
     assert said.exit_code == 0, said.output
     lines = [line.split() for line in said.stdout.splitlines()]
-    assert said.stdout.startswith("table r1, round 1: correction; signature good")
-    assert lines[2:] == [
+    told = said.stdout.splitlines()
+    assert told[0] == ("table r1, round 1: correction; signature good; two persons NOT CHECKED (no --trust)")
+    assert told[1] == f"NOT CHECKED: {NOT_COMPARED}"
+    assert lines[3:] == [
         ["b1", "reversed", "wins", "-1000", "-1000", "-500", "-2500"],
         ["b1", "settled", "loses", "0", "0", "500", "500"],
         ["b1", "difference", "-2000"],
@@ -342,6 +349,47 @@ def test_the_command_shows_both_answers_of_a_correction(command: Callable[..., l
     assert "answers" not in answer
     first = answer["adjustments"][0]
     assert (first["reversed"]["paid"], first["settled"]["paid"], first["difference"]) == (2500, 500, -2000)
+
+
+def agreed(pocket: str) -> Two:
+    return two("correct", (INSPECTOR, BOSS), value=[pocket])
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"approvals": []}, "0 persons stand behind it"),
+        ({"after": {"kind": "result", "outcome": SEVENTEEN | {"colour": "red"}}}, "colour is 'red'"),
+        ({"element": "verdict"}, "its element"),
+        ({"id": "d" * 64}, "its id is not the digest"),
+    ],
+)
+def test_attack_1_and_5_what_one_record_shows_to_be_wrong_settles_nothing(
+    command: Callable[..., list[str]], changed: dict[str, Any], reason: str
+) -> None:
+    before, after = ({"kind": "result", "outcome": outcome} for outcome in (RED_NUMBER, SEVENTEEN))
+    good = commands.correction(agreed("17"), before=before, after=after, setting=body()["setting"])
+    for record, wrong in ((good, False), (good | changed, True)):
+        said = CliRunner().invoke(
+            application, command(record=ChainMaker().begin().add(Kind.CORRECTION, 1, record))
+        )
+        assert isinstance(said.exception, ConfigError) == wrong, said.output
+        assert not wrong or reason in str(said.exception)
+
+
+def test_attack_1_persons_that_the_trust_file_does_not_know_settle_nothing(
+    command: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    before, after = ({"kind": "result", "outcome": outcome} for outcome in (RED_NUMBER, SEVENTEEN))
+    good = commands.correction(agreed("17"), before=before, after=after, setting=body()["setting"])
+    arguments = command(record=ChainMaker().begin().add(Kind.CORRECTION, 1, good))[:-1]
+    for file, settles in ((trust_bytes(), True), (trust_bytes(DEALER), False)):
+        (tmp_path / "trust").write_bytes(file)
+        said = CliRunner().invoke(
+            application, [*arguments, f"--trust={tmp_path / 'trust'}", f"--root={ROOT.kid}"]
+        )
+        assert ("two persons good" in said.stdout) == settles, said.output
+        assert isinstance(said.exception, ConfigError) != settles
 
 
 def test_the_command_reads_standard_input(command: Callable[..., list[str]]) -> None:
