@@ -253,6 +253,7 @@ class App:
             clock=self._clock,
             on_written=lambda entries: _soon(loop, self._written, entries),
             on_failure=lambda error: _soon(loop, fail, error),
+            on_crowded=lambda crowded: _soon(loop, partial(self._tables.hold, held=crowded)),
         )
         run_number = journal.cursor("runs") + 1
         journal.set_cursor("runs", run_number)
@@ -320,6 +321,7 @@ class App:
             name: session.run() for name, session in self._tables.sessions().items()
         }
         work["publisher"] = self._publisher.run()
+        work["stalls"] = self._tables.stalls.run()
         work["upkeep"] = self._upkeep.run()
         work["certificates"] = self._watched.certificates.run()
         work["self-check"] = self._self_check.run()

@@ -15,13 +15,16 @@ from typing import Any
 
 import msgspec
 
+from dollyd.daemon.core.budget import TABLE_SHARE, overdrawn, spend
 from dollyd.daemon.core.events import (
     HOUSE_EVENTS,
     ClockStepped,
     Defect,
+    DeviceTooFast,
     DrawUpdate,
     Event,
     HostIncident,
+    HostStalled,
     PlayHalted,
     Restarted,
     Spoken,
@@ -36,12 +39,12 @@ from dollyd.daemon.core.record import (
     VoidBody,
     encode,
 )
-from dollyd.daemon.core.round import AskOdds, Effect, Emit, deadline_ns, step
+from dollyd.daemon.core.round import AskOdds, Effect, Emit, Untold, deadline_ns, step
 from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.core.state import Betting, Draw, Setup, Table
 from dollyd.daemon.decoding import from_json
 from dollyd.drivers.framing import BadFrame, Frame
-from dollyd.drivers.spec import DeviceProtocol, DrawOdds, Said
+from dollyd.drivers.spec import DeviceProtocol, DrawOdds, Said, Status
 
 CAPTURE_VERSION = 1
 ROUND_LINES_MAX = 20_000
@@ -68,8 +71,10 @@ class Op(StrEnum):
     """Not an input: what went to the device, for the reader."""
 
 
+_HEARD = frozenset({Op.FRAME, Op.BAD_FRAME})
 _HOST_EVENTS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (*HOUSE_EVENTS, ClockStepped, Restarted, PlayHalted, HostIncident)
+    kind.__name__: kind
+    for kind in (*HOUSE_EVENTS, ClockStepped, Restarted, PlayHalted, HostIncident, HostStalled)
 }
 
 
@@ -92,6 +97,8 @@ class NewRecord:
     body: bytes
     at: Stamp
     capture: bytes = b""
+    told: bool = True
+    """False: a refusal that is only counted, for the answer to who asked; no record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,8 @@ class Output:
     """What follows from one input."""
 
     records: tuple[NewRecord, ...] = ()
+    untold: tuple[NewRecord, ...] = ()
+    """Refusals that are only counted."""
     send: tuple[tuple[str, bytes], ...] = ()
     """Bytes for devices, by name."""
     odds_wanted: tuple[int, ...] = ()
@@ -106,6 +115,8 @@ class Output:
     events: tuple[Spoken, ...] = ()
     overflow: bool = False
     """The draw had more lines than may be kept; its devices were declared lost, the round is unresolved."""
+    too_fast: str = ""
+    """A device that is beyond its budget of records: it is not heard until it is opened anew."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -171,6 +182,7 @@ class Engine:
         said = self._protocols_say(item)
         events: list[Spoken] = [event for _, part in said for event in part.events]
         effects = self._step_all([*events, *self._own_events(item)], item.at)
+        effects, too_fast = self._put_down(item, effects)
         overflow = self._lines_wanted() is None and len(self._lines) >= ROUND_LINES_MAX
         if overflow:
             effects += self._step_all(self._devices_lost(), item.at)
@@ -179,10 +191,19 @@ class Engine:
             sent = Input(Op.SENT, item.at, device, data.decode("latin-1").rstrip("\r\n"))
             self._lines.append(line_of(sent))
         records, wanted = self._write(effects, item.at)
-        output = Output(tuple(records), send, tuple(wanted), tuple(events), overflow)
+        untold = tuple(
+            NewRecord(Kind.INCIDENT, 0, encode(effect.body), item.at, told=False)
+            for effect in effects
+            if isinstance(effect, Untold)
+        )
+        output = Output(tuple(records), untold, send, tuple(wanted), tuple(events), overflow, too_fast)
         # The next capture begins with the next input: a decision is not kept waiting for it.
         self._capture_ended = any(record.capture for record in records) or self._rolls()
         return output
+
+    def status(self, device: str) -> Status:
+        """How a device stands, as published."""
+        return Status.FAULT if device in self.table.too_fast else self.protocols[device].status
 
     def restore(self, head: bytes) -> None:
         """Take the state from the first line of a capture.
@@ -204,6 +225,11 @@ class Engine:
             return [(name, protocol.tick(item.at)) for name, protocol in self.protocols.items()]
         protocol = self.protocols.get(item.device)
         if protocol is None:
+            return []
+        if item.op is Op.OPEN:
+            others = (name for name in self.table.too_fast if name != item.device)
+            self.table = replace(self.table, too_fast=tuple(others))
+        elif item.op in _HEARD and item.device in self.table.too_fast:
             return []
         match item.op:
             case Op.OPEN:
@@ -235,6 +261,24 @@ class Engine:
         for witness in self.table.round.witnesses if self.table.round else ():
             facts = replace(witness.facts, defects=(*witness.facts.defects, Defect.DEVICE_LOST))
             yield DrawUpdate(witness.game, facts)
+
+    def _put_down(self, item: Input, effects: list[Effect]) -> tuple[list[Effect], str]:
+        """The records that an input causes, to the accounts of its device and of the table.
+
+        Gives the device where it is beyond its budget by that, or the table is.
+        """
+        device, budget, at = item.device, self.setup.rules.records, item.at
+        records = sum(isinstance(effect, Emit) for effect in effects)
+        if not records or (device not in self.protocols and item.op is not Op.TICK):
+            return effects, ""
+        accounts, whole = self.table.accounts, budget.times(TABLE_SHARE)
+        accounts = spend(accounts, "", records, whole, at)
+        accounts = spend(accounts, device, records, budget, at) if device else accounts
+        self.table = replace(self.table, accounts=accounts)
+        beyond = overdrawn(accounts, device, budget, at) or overdrawn(accounts, "", whole, at)
+        if not device or not beyond or device in self.table.too_fast:
+            return effects, ""
+        return effects + self._step_all((DeviceTooFast(device),), at), device
 
     def _step_all(self, events: Iterable[Event], at: Stamp) -> list[Effect]:
         effects: list[Effect] = []

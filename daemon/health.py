@@ -219,7 +219,7 @@ def _free(folder: Path) -> int:
 def _devices(tables: Iterable[TableRunner]) -> dict[str, DeviceHealth]:
     return {
         f"{table.name}/{name}": DeviceHealth(
-            status=str(protocol.status),
+            status=str(table.engine.status(name)),
             # Kinds of frames are told in capitals: how many of them came is no reject.
             rejects={what: count for what, count in protocol.counters.items() if not what[0].isupper()},
             link=dict(table.sessions[name].counters) if name in table.sessions else {},

@@ -3,7 +3,9 @@
     transport --bytes--> framing --frames--> sink        calls, in the event loop, nothing queued
                    '--lost--> backoff --> open again
 
-Device trouble is counted, told to the sink and survived. An exception of the sink is our bug: it ends `run`.
+Device trouble is counted, told to the sink and survived, whatever it is: an exception of any type that comes
+out of a transport, or of the library behind it, is trouble of the device. An exception of the sink is our
+bug: it ends `run`.
 """
 
 from __future__ import annotations
@@ -12,14 +14,20 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 
 from dollyd.daemon.clock import Clock
+from dollyd.daemon.core.budget import FORGIVEN_MS, PAUSE_MAX_MS, PAUSE_MS
 from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
-from dollyd.daemon.errors import TransportError
+from dollyd.daemon.core.state import HOST_STALLED, TOO_FAST
+from dollyd.daemon.errors import InvariantError, TransportError
+from dollyd.daemon.stall import OLD_MS, STALL_MS
 from dollyd.drivers.framing import AnyFrame, FrameDecoder
+from dollyd.drivers.transports.ports import DRIVER_ERROR
+
+T = TypeVar("T")
 
 _FIRST_BACKOFF_MS = 50
 _LONGEST_BACKOFF_MS = 1000
@@ -27,6 +35,8 @@ _LONGEST_BACKOFF_MS = 1000
 _NOISE_BYTES = 16_384
 _NOISE_BYTES_PER_S = 8192
 """Endless garbage: more than this rate, until `_NOISE_BYTES` are exceeded (1 s of a full 230,400 Bd line)."""
+_PENALISED = frozenset({TOO_FAST, DRIVER_ERROR})
+"""Causes after which a device is left alone for longer each time, also where it is plugged in anew."""
 _LOG_AGAIN_NS = 60 * NS_PER_S
 """A loose plug comes and goes many times a second: each of its states is logged at most once in this time."""
 
@@ -57,6 +67,10 @@ class Transport(Protocol):
         """What else is known of a failed open, for people."""
         ...
 
+    def hold(self, *, held: bool) -> None:
+        """Read nothing until told otherwise; a new connection reads."""
+        ...
+
 
 class Sink(Protocol):
     """Whom a device session tells. An exception from here ends the session's `run`."""
@@ -77,19 +91,37 @@ class Sink(Protocol):
 class Backoff:
     """Waits between attempts: doubling from 50 ms to 1 s, each shortened by chance by up to a half."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(
+        self, random: Random, first_ms: int = _FIRST_BACKOFF_MS, longest_ms: int = _LONGEST_BACKOFF_MS
+    ) -> None:
         self._random = random
-        self._ceiling_ms = _FIRST_BACKOFF_MS
+        self._first_ms, self._longest_ms = first_ms, longest_ms
+        self._ceiling_ms = first_ms
 
     def next_ns(self) -> int:
         """The next wait."""
         wait_ms = self._ceiling_ms * self._random.uniform(0.5, 1.0)
-        self._ceiling_ms = min(2 * self._ceiling_ms, _LONGEST_BACKOFF_MS)
+        self._ceiling_ms = min(2 * self._ceiling_ms, self._longest_ms)
         return int(wait_ms * NS_PER_MS)
 
     def reset(self) -> None:
         """Begin with the shortest wait again."""
-        self._ceiling_ms = _FIRST_BACKOFF_MS
+        self._ceiling_ms = self._first_ms
+
+
+class Penalty:
+    """Much longer waits, for a device that would cost others something: from 10 s to 5 minutes."""
+
+    def __init__(self, random: Random) -> None:
+        self._backoff = Backoff(random, PAUSE_MS, PAUSE_MAX_MS)
+        self._last_ns = 0
+
+    def next_ns(self, mono_ns: int) -> int:
+        """The next wait. A device that did well for long enough begins again with the shortest."""
+        if mono_ns - self._last_ns > FORGIVEN_MS * NS_PER_MS:
+            self._backoff.reset()
+        self._last_ns = mono_ns
+        return self._backoff.next_ns()
 
 
 class NoiseGuard:
@@ -127,7 +159,10 @@ class DeviceSession:
         *,
         clock: Clock,
         random: Random,
+        look: Callable[[], None] = lambda: None,
+        held: bool = False,
     ) -> None:
+        """`look` is called before anything is read: see `StallWatch`. `held`: as after `hold`."""
         self.cause = ""
         self.counters: Counter[str] = Counter()
         self._transport = transport
@@ -135,6 +170,11 @@ class DeviceSession:
         self._sink = sink
         self._clock = clock
         self._backoff = Backoff(random)
+        self._penalty = Penalty(random)
+        self._look = look
+        self._held = held
+        self._held_ns = clock.stamp().mono_ns
+        self._old_until_ns = 0
         self._noise = NoiseGuard()
         self._log = structlog.get_logger().bind(device=name)
         self._logged = ("", "")
@@ -159,34 +199,57 @@ class DeviceSession:
 
     def wake(self) -> None:
         """Something was plugged in: a wait for the next attempt ends now, and the waits begin short again."""
-        if self._waiting is not None:
+        if self._waiting is not None and self.cause not in _PENALISED:
             self._backoff.reset()
             self._waiting.cancel()
 
     def send(self, data: bytes) -> None:
         """Send to the device; counted and dropped where it is not connected or does not read."""
-        taken = self._open and self._transport.write(data)
+        taken = self._open and bool(self._ask(lambda: self._transport.write(data)))
         self.counters["sends" if taken else "sends_dropped"] += 1
 
     def leave(self) -> None:
         """Close at once and tell the sink nothing: the session is at its end, `run` is to be cancelled."""
         self._open = False
-        self._transport.close()
+        self._close()
 
     def drop(self, cause: str) -> None:
         """Close and connect anew after the backoff; tells the sink before it returns."""
         if self._open:
-            self._transport.close()
+            self._close()
             self._leave(cause)
+
+    def stalled(self) -> None:
+        """The host stood still: what waits to be read is old and left out, and a new session begins."""
+        if self._open:
+            self._old_until_ns = self._clock.stamp().mono_ns + OLD_MS * NS_PER_MS
+            self._begin_anew(HOST_STALLED)
+
+    def hold(self, *, held: bool) -> None:
+        """Do not read the device until told otherwise. What waited for too long meanwhile is old."""
+        if held == self._held:
+            return
+        now_ns = self._clock.stamp().mono_ns
+        waited_ms = (now_ns - self._held_ns) // NS_PER_MS
+        self._held, self._held_ns = held, now_ns
+        if not self._open:
+            return
+        if not held and waited_ms >= STALL_MS:
+            self.counters["held"] += 1
+            self.stalled()
+        self._ask(lambda: self._transport.hold(held=held))
 
     async def _connection(self) -> None:
         """One attempt, and if it succeeds the time until the connection is lost."""
         self._ended.clear()
         try:
             await self._transport.open(self._on_data, self._on_lost)
-        except TransportError as error:
-            self.counters[f"failed.{error}"] += 1
-            self._note("device_unreachable", str(error))
+        except InvariantError:
+            raise
+        except Exception as error:  # noqa: BLE001  boundary of the device: a library may raise anything
+            cause = self._cause_of(error)
+            self.counters[f"failed.{cause}"] += 1
+            self._note("device_unreachable", cause)
             return
         self.counters["opens"] += 1
         self._framing.reset()
@@ -194,13 +257,17 @@ class DeviceSession:
         self._overruns = 0
         self._open = True
         self._sink.opened()
+        if self._held:
+            self._ask(lambda: self._transport.hold(held=True))
         await self._ended.wait()
         if self._bug is not None:
             raise self._bug
 
     async def _pause(self) -> None:
         """Wait for the next attempt, or until `wake`."""
-        due_ns = self._clock.stamp().mono_ns + self._backoff.next_ns()
+        now_ns = self._clock.stamp().mono_ns
+        penalised = self.cause in _PENALISED
+        due_ns = now_ns + (self._penalty.next_ns(now_ns) if penalised else self._backoff.next_ns())
         self._waiting = asyncio.ensure_future(self._clock.sleep_until(due_ns))
         try:
             await asyncio.wait({self._waiting})
@@ -222,12 +289,18 @@ class DeviceSession:
 
     def _stop_for(self, bug: Exception) -> None:
         self._bug = bug
-        self._transport.close()
+        self._close()
         self._ended.set()
 
     def _take(self, data: bytes) -> None:
+        self._look()
         self.counters["bytes"] += len(data)
-        overruns = self._transport.overruns()
+        if self._clock.stamp().mono_ns < self._old_until_ns:
+            self.counters["old_bytes"] += len(data)
+            return
+        overruns = self._ask(self._transport.overruns)
+        if overruns is None:
+            return
         if overruns > self._overruns:
             self._declare_loss(overruns)
             return
@@ -244,9 +317,43 @@ class DeviceSession:
         """Bytes are missing somewhere in this chunk: what came before and what follows do not join."""
         self.counters["overruns"] += overruns - self._overruns
         self._overruns = overruns
+        self._begin_anew("overrun")
+
+    def _begin_anew(self, cause: str) -> None:
+        """What was heard and what will be do not join; the port stays open."""
         self._framing.reset()
-        self._sink.lost("overrun")
+        self._sink.lost(cause)
         self._sink.opened()
+
+    # --- the boundary of the device ------------------------------------------------------------------
+
+    def _ask(self, call: Callable[[], T]) -> T | None:
+        """What the transport answers; None where it raises anything: the device is lost by that."""
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001  boundary of the device: a library may raise anything
+            self.drop(self._cause_of(error))
+            return None
+
+    def _cause_of(self, error: Exception) -> str:
+        """One word for an exception; one that no transport names is logged in full, with its type."""
+        if isinstance(error, TransportError):
+            return str(error)
+        if self.cause != DRIVER_ERROR:
+            self._log.error("driver_error", error=f"{type(error).__name__}: {error}", exc_info=error)
+        return DRIVER_ERROR
+
+    def _close(self) -> None:
+        try:
+            self._transport.close()
+        except Exception as error:  # noqa: BLE001  boundary of the device: it is left in any case
+            self._cause_of(error)
+
+    def _explain(self, cause: str) -> str:
+        try:
+            return self._transport.explain(cause)
+        except Exception as error:  # noqa: BLE001  boundary of the device: people are told less
+            return f"{type(error).__name__}: {error}"
 
     def _recovered(self) -> None:
         self._backoff.reset()
@@ -272,6 +379,6 @@ class DeviceSession:
         self._logged = state
         self._logged_ns[state] = now_ns
         if cause:
-            self._log.warning(event, cause=cause, detail=self._transport.explain(cause))
+            self._log.warning(event, cause=cause, detail=self._explain(cause))
         else:
             self._log.info(event)

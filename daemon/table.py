@@ -19,12 +19,12 @@ import structlog
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.continuation import BY_CONFIGURATION, carried_over, opens_by_itself, restarted, restored
 from dollyd.daemon.core.decision import setting
-from dollyd.daemon.core.events import HostIncident, TableClosed, TableOpened
+from dollyd.daemon.core.events import HostIncident, HostStalled, TableClosed, TableOpened
 from dollyd.daemon.core.record import Kind, Setting, Stakes
 from dollyd.daemon.core.round import phase
 from dollyd.daemon.core.rulebook import GameProfile
 from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.daemon.core.state import Proposal, Setup
+from dollyd.daemon.core.state import TOO_FAST, Proposal, Setup
 from dollyd.daemon.displays import DeviceState, Outcome, TableState, outcome_of, pending_of
 from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house
 from dollyd.daemon.errors import InvariantError, ensure
@@ -86,7 +86,9 @@ class _DeviceSink:
         for frame in frames:
             op = Op.BAD_FRAME if isinstance(frame, BadFrame) else Op.FRAME
             self._runner.feed(op, self._device, frame.raw.decode("latin-1"))
-        return self._runner.engine.protocols[self._device].status in _LIVE
+            if self._device in self._runner.engine.table.too_fast:
+                return False
+        return self._runner.engine.status(self._device) in _LIVE
 
     def lost(self, cause: str) -> None:
         """The connection ended."""
@@ -107,7 +109,9 @@ class TableRunner:
         random: Random,
         on_change: Callable[[TableRunner], None],
         on_failure: Callable[[Exception], None],
+        look: Callable[[], None] = lambda: None,
     ) -> None:
+        """`look` is called before anything is believed to happen now: see `StallWatch`."""
         self.name = settings.setup.table
         self.settings = settings
         self.chain = ""
@@ -120,6 +124,8 @@ class TableRunner:
         self._random = random
         self._on_change = on_change
         self._on_failure = on_failure
+        self._look = look
+        self._held = False
         self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_SHOWN)
         self._results = self._manual_results = 0
         self._reload_waits = self._stopped = False
@@ -153,6 +159,8 @@ class TableRunner:
             _DeviceSink(self, name),
             clock=self._clock,
             random=self._random,
+            look=self._look,
+            held=self._held,
         )
 
     def reconfigure(self, settings: TableSettings) -> tuple[list[str], list[str]]:
@@ -192,6 +200,18 @@ class TableRunner:
             self._reload_waits = waits
             self._on_change(self)
 
+    def stalled(self, length_ms: int) -> None:
+        """The host stood still: whatever waits to be read is old, and no round rests on it."""
+        self._take(house(HostStalled(length_ms), self._clock.stamp()))
+        for session in self.sessions.values():
+            session.stalled()
+
+    def hold(self, *, held: bool) -> None:
+        """Read no device until the disk has caught up, or read them again."""
+        self._held = held
+        for session in self.sessions.values():
+            session.hold(held=held)
+
     def leave(self) -> None:
         """End the timer and let go of all devices; their sessions are to be ended."""
         self.stop()
@@ -212,7 +232,10 @@ class TableRunner:
         self._take(Input(op, self._clock.stamp(), device, text))
 
     def tell(self, item: Input) -> tuple[NewRecord, ...]:
-        """An input of the house: a clock step, a command. Gives the records that follow."""
+        """An input of the house: a clock step, a command.
+
+        Gives the records that follow, and refusals that are no record (`told` is False).
+        """
         return self._take(item)
 
     def _take(self, item: Input) -> tuple[NewRecord, ...]:
@@ -230,10 +253,12 @@ class TableRunner:
         if output.overflow:
             for session in self.sessions.values():
                 session.drop("capture-overflow")
+        if output.too_fast in self.sessions:
+            self.sessions[output.too_fast].drop(TOO_FAST)
         self._arm()
         if self.engine.table is not before or self._statuses() != statuses:
             self._on_change(self)
-        return output.records
+        return output.records + output.untold
 
     def _keep(self, record: NewRecord) -> None:
         capture = record.capture or None
@@ -263,14 +288,15 @@ class TableRunner:
 
     def _on_timer(self) -> None:
         self._timer = None
-        due_ns = self.engine.deadline_ns()
-        if due_ns is not None and self._clock.stamp().mono_ns >= due_ns:
-            try:
+        try:
+            self._look()
+            due_ns = self.engine.deadline_ns()
+            if due_ns is not None and self._clock.stamp().mono_ns >= due_ns:
                 self.feed(Op.TICK)
-            except Exception as error:  # noqa: BLE001  callback of the loop: it ends the daemon as a task would
-                self._on_failure(error)
-        else:
-            self._arm()
+            else:
+                self._arm()
+        except Exception as error:  # noqa: BLE001  callback of the loop: it ends the daemon as a task would
+            self._on_failure(error)
 
     # --- what displays are told ----------------------------------------------------------------------
 
@@ -326,7 +352,7 @@ class TableRunner:
                 device=name,
                 driver=device.driver.name,
                 role=device.section.role,
-                status=protocol.status,
+                status=self.engine.status(name),
                 cause=session.cause if session else "",
                 identity=dict(protocol.identity),
                 frames=dict(protocol.counters),
@@ -335,7 +361,7 @@ class TableRunner:
         )
 
     def _statuses(self) -> dict[str, Status]:
-        return {name: protocol.status for name, protocol in self.engine.protocols.items()}
+        return {name: self.engine.status(name) for name in self.engine.protocols}
 
 
 def _terms(setup: Setup) -> tuple[Setting, Stakes]:

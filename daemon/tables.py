@@ -20,6 +20,7 @@ from dollyd.daemon.keyring import Keyring, start_chains
 from dollyd.daemon.publisher import Publisher
 from dollyd.daemon.session import DeviceSession
 from dollyd.daemon.settings import Settings, TableSettings
+from dollyd.daemon.stall import StallWatch
 from dollyd.daemon.stream_source import Source
 from dollyd.daemon.table import TableRunner
 from dollyd.daemon.topics import Topics
@@ -46,6 +47,7 @@ class Tables:
         publisher: Publisher,
         fail: Callable[[Exception], None],
     ) -> None:
+        self.stalls = StallWatch(clock, self._stalled)
         self.runners: dict[str, TableRunner] = {}
         self._topics = topics
         self._clock = clock
@@ -55,6 +57,7 @@ class Tables:
         self._writer = writer
         self._publisher = publisher
         self._fail = fail
+        self._held = False
         self._to_show: set[str] = set()
 
     # --- life ----------------------------------------------------------------------------------------
@@ -104,6 +107,19 @@ class Tables:
             for device, session in runner.sessions.items()
         }
 
+    def hold(self, *, held: bool) -> None:
+        """Read no device while too many records wait for the disk; nothing that was heard is lost by that."""
+        if held != self._held:
+            self._held = held
+            _LOG.warning("ports_held" if held else "ports_read_again", records_waiting=self._writer.depth)
+            for runner in self.runners.values():
+                runner.hold(held=held)
+
+    def _stalled(self, length_ms: int) -> None:
+        _LOG.error("host_stalled", length_ms=length_ms)
+        for runner in self.runners.values():
+            runner.stalled(length_ms)
+
     def stop(self) -> None:
         """Take nothing more from devices and timers; the sessions are ended by their tasks."""
         for runner in self.runners.values():
@@ -117,9 +133,12 @@ class Tables:
         # A table that comes back goes on with the chain that the writer has.
         tails = {**tails, **start_chains(self._writer, self._journal, keyring, new, at)}
         for name, table in settings.items():
-            runner = TableRunner(table, self._writer, self._clock, self._random, self.show, self._fail)
+            runner = TableRunner(
+                table, self._writer, self._clock, self._random, self.show, self._fail, self.stalls.look
+            )
             self.runners[name] = runner
             runner.start(tails[name], self._writer.chain(name))
+            runner.hold(held=self._held)
             self.show(runner)
             self._retain_checkpoint(tails[name])
             self._retain_last(name)

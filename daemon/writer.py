@@ -38,6 +38,9 @@ from dollyd.daemon.signing import Signer
 
 _BATCH_MAX = 256
 """Records that share a commit."""
+CROWD = 5_000
+"""Drafts that may wait while the disk is slow; with more, devices are not read until it has caught up. Their
+budgets keep even a hundred tables from getting there in the time that the watchdog gives a disk."""
 _QUALITY_FRESH_NS = NS_PER_S
 """How long an answer to "how good is UTC" is good for."""
 
@@ -119,9 +122,14 @@ class Writer:
         clock: Clock,
         on_written: Callable[[list[Entry]], None],
         on_failure: Callable[[Exception], None],
-        queue_max: int = 10_000,
+        on_crowded: Callable[[bool], None] = lambda _: None,
+        crowd: int = CROWD,
     ) -> None:
-        """`on_written` and `on_failure` are called from the writer's thread; the latter once, as the last."""
+        """`on_written` and `on_failure` are called from the writer's thread; the latter once, as the last.
+
+        `on_crowded` is told when more than `crowd` drafts wait, and again when it is half of that: in between
+        nobody may bring more than what is under way. It is called from any thread.
+        """
         self._journal = journal
         self._signer = signer
         self._site = site
@@ -129,7 +137,9 @@ class Writer:
         self._clock = clock
         self._on_written = on_written
         self._on_failure = on_failure
-        self._queue_max = queue_max
+        self._on_crowded = on_crowded
+        self._crowd = crowd
+        self._crowded = False
         self._chains: dict[str, _Chain] = {}
         self._waiting: deque[_Item] = deque()
         """Drafts that are not durable yet, those of the commit under way included."""
@@ -168,7 +178,7 @@ class Writer:
         self._thread.start()
 
     def submit(self, draft: Draft) -> None:
-        """Hand over a draft; never waits for the disk. `JournalError` when full, failed or closed."""
+        """Hand over a draft; never waits for the disk. `JournalError` when failed or closed."""
         self._queue(draft)
 
     def checkpoint(self, table: str, reason: str, at: Stamp) -> None:
@@ -194,11 +204,18 @@ class Writer:
                 raise JournalError(f"the writer has failed: {self._failure}") from self._failure
             if self._closing:
                 raise JournalError("the writer has been closed")
-            if len(self._waiting) >= self._queue_max:
-                raise JournalError(f"{self._queue_max} records wait for the disk; no more are taken")
             ensure(item.table in self._chains, "a draft belongs to a table with a chain")
             self._waiting.append(item)
+            self._tell_the_crowd()
             self._changed.notify()
+
+    def _tell_the_crowd(self) -> None:
+        """To be called with the lock: so whoever is told hears it in order."""
+        waiting = len(self._waiting)
+        crowded = waiting > (self._crowd // 2 if self._crowded else self._crowd)
+        if crowded != self._crowded:
+            self._crowded = crowded
+            self._on_crowded(crowded)
 
     def close(self, deadline_s: float = 5.0) -> None:
         """Write what waits, then end the thread. `JournalError` when that takes longer than `deadline_s`."""
@@ -262,6 +279,7 @@ class Writer:
         with self._changed:
             for _ in items:
                 self._waiting.popleft()
+            self._tell_the_crowd()
         self._on_written(entries)
 
     def _signed(self, items: list[_Item]) -> Iterator[NewEntry]:

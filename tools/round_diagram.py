@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
+
 from dollyd.daemon.core.events import (
     BetsClosed,
     Confirmed,
@@ -99,7 +101,8 @@ def setups(table: str) -> list[Setup]:
         path.write_text(EXAMPLE.read_text() + DICE_TABLE)
         write_secret(path.parent / "odds.key", bytes(16))
         shipped = load(path).tables[table].setup
-    patient = replace(shipped, unresolved_void_ms=60_000)
+    quick = msgspec.structs.replace(shipped.rules, game_min_ms=0, records_at_once=1_000_000)
+    patient = replace(shipped, unresolved_void_ms=60_000, rules=quick)
     return [patient, replace(patient, hold_ms=2_000), replace(patient, confirm="dealer")]
 
 

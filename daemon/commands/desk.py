@@ -223,7 +223,9 @@ class CommandDesk:
             self._refused["not-possible"] += 1
         else:
             self._done += 1
-        follow: list[dict[str, str | int]] = [{"kind": str(r.kind), "round": r.round} for r in records]
+        follow: list[dict[str, str | int]] = [
+            {"kind": str(r.kind), "round": r.round} for r in records if r.told
+        ]
         return Answer(str(command.order), command.nonce, "refused" if why else "done", why, follow)
 
     # --- judgement -----------------------------------------------------------------------------------

@@ -140,5 +140,7 @@ def next_throw(table: Table, at: Stamp) -> Table:
 
 def final(table: Table) -> Table:
     """The round has its final record."""
-    games = tuple(w.game for w in table.round.witnesses) if table.round else ()
-    return replace(table, round=None, last_games=games)
+    if table.round is None:
+        return replace(table, last_games=())
+    games = tuple(w.game for w in table.round.witnesses)
+    return replace(table, round=None, last_games=games, rested=table.round.at_rest or table.rested)

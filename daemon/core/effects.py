@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dollyd.daemon.core.record import Body, Kind
+from dollyd.daemon.core.record import Body, IncidentBody, Kind
 from dollyd.daemon.core.state import Table
 
 
@@ -26,5 +26,12 @@ class AskOdds:
     round: int
 
 
-Effect: TypeAlias = Emit | AskOdds
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """A person was refused, which is only counted: it came too often to be a record each time."""
+
+    body: IncidentBody
+
+
+Effect: TypeAlias = Emit | AskOdds | Untold
 Stepped: TypeAlias = tuple[Table, tuple[Effect, ...]]

@@ -438,6 +438,20 @@ class PlayHalted:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceTooFast:
+    """A device causes more records than its budget allows."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostStalled:
+    """The host stood still for `length_ms`: when what is read behind it happened, nobody knows."""
+
+    length_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class HostIncident:
     """Something of the host that is worth knowing and decides no round; `text` is for people."""
 
@@ -476,7 +490,7 @@ HouseEvent: TypeAlias = (
     | Approved
 )
 ClockEvent: TypeAlias = Tick | ClockStepped | Restarted
-HostEvent: TypeAlias = PlayHalted | HostIncident
+HostEvent: TypeAlias = PlayHalted | HostIncident | HostStalled | DeviceTooFast
 Spoken: TypeAlias = DeviceEvent | HouseEvent
 """What a driver may tell: a dealer console is a device that speaks for people."""
 Event: TypeAlias = DeviceEvent | HouseEvent | ClockEvent | HostEvent

@@ -30,6 +30,7 @@ from dollyd.daemon.core.events import (
     CorrectionProposed,
     Defect,
     DeviceReady,
+    DeviceTooFast,
     DeviceTrouble,
     DrawStarted,
     DrawUpdate,
@@ -37,6 +38,7 @@ from dollyd.daemon.core.events import (
     GameEnded,
     GameStarted,
     HostIncident,
+    HostStalled,
     Inspected,
     NoneImprisoned,
     Observed,
@@ -59,7 +61,18 @@ from dollyd.daemon.core.events import (
 from dollyd.daemon.core.people import approved, correction_proposed, none_imprisoned, result_proposed
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import CLOCK_STEP_NS, DOWN_MAX_NS, NS_PER_MS, Stamp, iso_utc
-from dollyd.daemon.core.state import Betting, Declared, Draw, Mark, Round, Setup, Table, WitnessState
+from dollyd.daemon.core.state import (
+    HOST_STALLED,
+    TOO_FAST,
+    Betting,
+    Declared,
+    Draw,
+    Mark,
+    Round,
+    Setup,
+    Table,
+    WitnessState,
+)
 
 
 def _incident(table: Table, what: str, text: str, device: str = "", **details: str) -> Emit:
@@ -144,6 +157,8 @@ def _device_ready(_setup: Setup, table: Table, event: DeviceReady, _at: Stamp) -
 
 
 def _device_trouble(setup: Setup, table: Table, event: DeviceTrouble, _at: Stamp) -> Stepped:
+    if event.device in table.too_fast:  # what it says, and that it is closed, follows from that
+        return table, ()
     before = view(table, event.device)
     table = with_view(table, replace(before, status=event.status, cause=event.cause))
     if event.device in setup.witnesses:
@@ -151,6 +166,14 @@ def _device_trouble(setup: Setup, table: Table, event: DeviceTrouble, _at: Stamp
     if before.status == event.status:
         return table, ()
     return table, (_incident(table, f"device-{event.status}", event.cause, event.device),)
+
+
+def _device_too_fast(_setup: Setup, table: Table, event: DeviceTooFast, _at: Stamp) -> Stepped:
+    changed = replace(view(table, event.device), status="fault", cause=TOO_FAST)
+    table = with_view(spin_missed(table), changed)
+    table = replace(table, too_fast=(*table.too_fast, event.device))
+    text = f"{TOO_FAST}: it causes more records than a device can in earnest"
+    return with_round(table, spoilt=TOO_FAST), (_incident(table, "device-fault", text, event.device),)
 
 
 def _game_started(setup: Setup, table: Table, event: GameStarted, at: Stamp) -> Stepped:
@@ -374,6 +397,12 @@ def _host_incident(_setup: Setup, table: Table, event: HostIncident, _at: Stamp)
     return table, (_incident(table, event.what, event.text),)
 
 
+def _host_stalled(_setup: Setup, table: Table, event: HostStalled, _at: Stamp) -> Stepped:
+    text = f"the host stood still for {event.length_ms} ms: what was said meanwhile is not read"
+    incident = _incident(table, HOST_STALLED, text, length_ms=str(event.length_ms))
+    return with_round(spin_missed(table), spoilt=HOST_STALLED), (incident,)
+
+
 def _tick(_setup: Setup, table: Table, _event: Tick, _at: Stamp) -> Stepped:
     return table, ()
 
@@ -389,6 +418,7 @@ HANDLERS: dict[type, Callable[[Setup, Table, Any, Stamp], Stepped]] = {
     Approved: approved,
     DeviceReady: _device_ready,
     DeviceTrouble: _device_trouble,
+    DeviceTooFast: _device_too_fast,
     GameStarted: _game_started,
     DrawStarted: _draw_started,
     DrawUpdate: _draw_update,
@@ -408,6 +438,7 @@ HANDLERS: dict[type, Callable[[Setup, Table, Any, Stamp], Stepped]] = {
     ClockStepped: _clock_stepped,
     PlayHalted: _play_halted,
     HostIncident: _host_incident,
+    HostStalled: _host_stalled,
     Tick: _tick,
 }
 """One function an event; `round.ACCEPTS` says in which phases it is called."""

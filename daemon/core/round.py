@@ -12,8 +12,9 @@ from enum import StrEnum
 
 from dollyd.daemon.core import decision
 from dollyd.daemon.core.authority import entitled
+from dollyd.daemon.core.budget import overdrawn, spend
 from dollyd.daemon.core.changes import final, next_throw, tell_missed, with_round
-from dollyd.daemon.core.effects import AskOdds, Effect, Emit, Stepped
+from dollyd.daemon.core.effects import AskOdds, Effect, Emit, Stepped, Untold
 from dollyd.daemon.core.events import (
     Approved,
     BetsClosed,
@@ -21,6 +22,7 @@ from dollyd.daemon.core.events import (
     Confirmed,
     CorrectionProposed,
     DeviceReady,
+    DeviceTooFast,
     DeviceTrouble,
     DrawStarted,
     DrawUpdate,
@@ -29,6 +31,7 @@ from dollyd.daemon.core.events import (
     GameEnded,
     GameStarted,
     HostIncident,
+    HostStalled,
     HouseEvent,
     Inspected,
     NoneImprisoned,
@@ -59,7 +62,18 @@ from dollyd.daemon.core.telling import tell_sparingly, telling_due_ns
 from dollyd.daemon.core.throw_rules import THROW_RULES
 from dollyd.daemon.core.void_rules import DOUBT_RULES, VOID_RULES
 
-__all__ = ["ACCEPTS", "AskOdds", "Effect", "Emit", "Phase", "Stepped", "deadline_ns", "phase", "step"]
+__all__ = [
+    "ACCEPTS",
+    "AskOdds",
+    "Effect",
+    "Emit",
+    "Phase",
+    "Stepped",
+    "Untold",
+    "deadline_ns",
+    "phase",
+    "step",
+]
 
 
 class Phase(StrEnum):
@@ -81,11 +95,13 @@ _ALWAYS: frozenset[type] = frozenset(
     {
         DeviceReady,
         DeviceTrouble,
+        DeviceTooFast,
         ClockStepped,
         Tick,
         Restarted,
         PlayHalted,
         HostIncident,
+        HostStalled,
         ReadingContradicted,
         OddsFailed,
         Seated,
@@ -158,7 +174,7 @@ def step(setup: Setup, table: Table, event: Event, at: Stamp) -> Stepped:
     missed_before = table.missed.count > 0
     table, due = (table, ()) if isinstance(event, Restarted) else _judge_what_is_due(setup, table, at)
     effects: tuple[Effect, ...] = ()
-    if isinstance(event, HouseEvent) and (why := _not_entitled(setup, event)):
+    if isinstance(event, HouseEvent) and (why := _not_to_be_heard(setup, table, event, at)):
         effects = due + _refused(table, event, why)
     elif type(event) in ACCEPTS[phase(table)]:
         before = table
@@ -170,6 +186,8 @@ def step(setup: Setup, table: Table, event: Event, at: Stamp) -> Stepped:
         effects = due + _in_vain(table, event)
     table, effects = _proposal_overtaken(setup, table, effects)
     table, effects = tell_sparingly(table, effects, at)
+    if isinstance(event, HouseEvent):
+        table = _put_down(setup, table, event, effects, at)
     return tell_missed(table, effects) if missed_before else (table, effects)
 
 
@@ -208,11 +226,24 @@ def _decision_due_ns(setup: Setup, table: Table) -> int | None:
     return min(due, default=None)
 
 
-def _not_entitled(setup: Setup, order: HouseEvent) -> str:
-    """Why a person may not ask this, empty where they may."""
-    if entitled(type(order), order.role, setup.rules):
-        return ""
-    return f"role {order.role} may not do this in this game"
+def _not_to_be_heard(setup: Setup, table: Table, order: HouseEvent, at: Stamp) -> str:
+    """Why a person may not ask this, or not again so soon; empty where they may."""
+    if not entitled(type(order), order.role, setup.rules):
+        return f"role {order.role} may not do this in this game"
+    if overdrawn(table.accounts, _holder(order), setup.rules.records, at):
+        return "asked more often than a person can in earnest"
+    return ""
+
+
+def _put_down(setup: Setup, table: Table, order: HouseEvent, effects: tuple[Effect, ...], at: Stamp) -> Table:
+    """The records that an order has caused, to the account of who gave it."""
+    records = sum(isinstance(effect, Emit) for effect in effects)
+    return replace(table, accounts=spend(table.accounts, _holder(order), records, setup.rules.records, at))
+
+
+def _holder(order: HouseEvent) -> str:
+    """A person with one kind of order; a comma stands in no name of a device."""
+    return f"{order.by},{ORDERS[type(order)]}"
 
 
 def _in_vain(table: Table, event: Event) -> tuple[Effect, ...]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from dollyd.daemon.core.budget import RECORDS_AT_ONCE, RECORDS_PER_S, Limits
 from dollyd.daemon.core.record import Named
 from dollyd.daemon.decoding import from_toml
 
@@ -98,10 +99,22 @@ class GameProfile(RuleText, frozen=True):
     """An unresolved round is void as unrecoverable after this long; 0 = only people close it."""
     round_pace_max_per_hour: int = 0
     """More rounds an hour are an incident; 0 = no limit."""
+    game_min_ms: Annotated[int, Meta(ge=0)] = 0
+    """A game that is at rest sooner after its round was opened, or after the throw before it was rejected, is
+    no game; 0 = not asked. Where the announcement opens the round, so long after the game before."""
+    records_at_once: Annotated[int, Meta(gt=0)] = RECORDS_AT_ONCE
+    """Records that a device, or a person with one kind of order, may cause at once; a table twice as many."""
+    records_per_s: Annotated[int, Meta(gt=0)] = RECORDS_PER_S
+    """Records a second that they may cause for ever. More of both is for simulated devices that hurry."""
     sectors: int = 0
     """Money wheel: sectors that the layout must have; 0 = any."""
     pockets: int = 0
     """Roulette: pockets that the layout must have; 0 = any."""
+
+    @property
+    def records(self) -> Limits:
+        """The budget of a device."""
+        return Limits(self.records_at_once, self.records_per_s)
 
 
 class Profile(RuleText, frozen=True):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from dollyd.daemon.core.budget import Accounts
 from dollyd.daemon.core.events import DrawFacts, Ending, GameRef, OddsDrawn, Original
 from dollyd.daemon.core.games.spec import Game, Memory
 from dollyd.daemon.core.record import Named, Stakes
@@ -19,6 +20,11 @@ MISSED_NAMED_MAX = 20
 
 SUPPORTING_ROLES = frozenset({"ball"})
 """Roles whose devices see a part of the draw: turns, directions."""
+
+
+TOO_FAST = "too-fast"
+HOST_STALLED = "host-stalled"
+"""Rules by which a round is spoilt, whatever its devices say."""
 
 
 class Betting(StrEnum):
@@ -188,6 +194,8 @@ class Round:
     throw: Throw = field(default_factory=Throw)
     unresolved: Mark | None = None
     """Set once the round is known to be unresolved; `by` is the rule. The table is blocked."""
+    spoilt: str = ""
+    """The rule by which nothing that is heard of this round counts, empty where there is none."""
     followed: bool = False
     """It was read, and another spin may have come since: the next one is not compared with it."""
 
@@ -216,7 +224,7 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """How often one kind of incident of one device came in a round, or between rounds, since the first."""
+    """How often one kind of incident of one device or person came in a round, or between rounds."""
 
     device: str
     what: str
@@ -224,6 +232,8 @@ class Repeated:
     since_ns: int
     """Monotonic time."""
     count: int = 0
+    by: str = ""
+    """Who caused it, where no device did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +245,8 @@ class Table:
     number: int = 0
     """Number of the last round; never reused within a chain."""
     round: Round | None = None
+    rested: Stamp | None = None
+    """When the last round that has ended came to rest, None where that is not known."""
     last_games: tuple[GameRef, ...] = ()
     """Device games of the last final round: what they still say changes nothing."""
     memory: Memory = ()
@@ -256,7 +268,11 @@ class Table:
     """Device games that began while the table was closed and have not ended."""
     devices: tuple[DeviceView, ...] = ()
     repeated: tuple[Repeated, ...] = ()
-    """Incidents of devices within the last minute."""
+    """Incidents of devices and persons within the last minute."""
+    accounts: Accounts = ()
+    """Who has caused records within the last seconds: devices, persons by order, and the table (empty)."""
+    too_fast: tuple[str, ...] = ()
+    """Devices beyond their budget: they are not heard until they are opened anew."""
 
     @property
     def blocked(self) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dollyd.daemon.core.events import Defect, DrawFacts, Ending, Flag, TurnsBasis
 from dollyd.daemon.core.rules import Case, Rule
-from dollyd.daemon.core.state import Betting, Draw, WitnessState
+from dollyd.daemon.core.stamp import NS_PER_MS
+from dollyd.daemon.core.state import HOST_STALLED, TOO_FAST, Betting, Draw, WitnessState
 
 
 def _declared(case: Case) -> bool:
@@ -214,11 +215,37 @@ def _at_rest_before_close(case: Case) -> bool:
     return case.round.draw is Draw.AT_REST and case.round.betting is Betting.OPEN and not reversed_order
 
 
+def _too_short(case: Case) -> bool:
+    """Whether the game was over sooner than one can be.
+
+    A throw begins when the one before was rejected. A game that nobody saw begin, for the announcement opened
+    its round, began after the one before was at rest.
+    """
+    current, unseen = case.round, case.setup.opens_by_announcement
+    began = current.throw.awaited or (case.table.rested if unseen else current.opened)
+    if began is None or current.at_rest is None:
+        return False
+    lasted_ns = current.at_rest.mono_ns - began.mono_ns
+    return lasted_ns < case.setup.rules.game_min_ms * NS_PER_MS
+
+
 _NO_GUESS = "invariant: no guess"
 
 DOUBT_RULES: tuple[Rule, ...] = (
     Rule(
         "restart-in-mid-round", _NO_GUESS, "the daemon restarted in mid-round", lambda c: c.round.interrupted
+    ),
+    Rule(
+        TOO_FAST,
+        _NO_GUESS,
+        "a device of the table causes more records than one can in earnest",
+        lambda case: case.round.spoilt == TOO_FAST,
+    ),
+    Rule(
+        HOST_STALLED,
+        _NO_GUESS,
+        "the host stood still in mid-round: what was said meanwhile was not read in time",
+        lambda case: case.round.spoilt == HOST_STALLED,
     ),
     Rule(
         "entered-by-hand",
@@ -245,6 +272,12 @@ DOUBT_RULES: tuple[Rule, ...] = (
     _defect_rule(Defect.UNREAD, "a part of the outcome could not be read"),
     _defect_rule(Defect.COUNTS_DIFFER, "the device's count of turns is not ours"),
     _defect_rule(Defect.CAPTURE_ENDED, "the capture ends inside the game"),
+    Rule(
+        "too-short",
+        "profile: game_min_ms",
+        "the game was over sooner than one can be",
+        _too_short,
+    ),
     Rule(
         "witnesses-disagree",
         "design 5: witnesses must agree",

@@ -61,8 +61,9 @@ class Aside(Generic[T]):
             self._post(self._done, result)
 
     def _give_back(self, result: T) -> None:
-        if self._too_late is not None:
-            self._too_late(result)
+        with contextlib.suppress(Exception):  # boundary of the device: nobody waits to hear how it ended
+            if self._too_late is not None:
+                self._too_late(result)
         self._post(self._ended.set)
 
     def _post(self, callback: Callable[..., None], *args: object) -> None:

@@ -7,6 +7,8 @@ import os
 import termios
 from pathlib import Path
 
+DRIVER_ERROR = "driver-error"
+"""Cause of whatever a library raises that no transport knows by name."""
 _CAUSES = {
     errno.ENOENT: "not-found",
     errno.ENOTDIR: "not-found",
@@ -30,15 +32,18 @@ def device_node(port: str) -> str:
     return os.path.realpath(port)
 
 
-def cause_of(error: OSError | termios.error) -> str:
-    """A short word for what went wrong with a port; `io-error` where the kernel's number says no more."""
+def cause_of(error: Exception) -> str:
+    """A short word for what went wrong with a port.
+
+    `io-error` where the kernel's number says no more, `driver-error` for what is no trouble of the system.
+    """
     for step in (error, error.__cause__, error.__context__):
         number = step.errno if isinstance(step, OSError) else None
         if isinstance(step, termios.error):  # no OSError: (number, text)
             number = step.args[0]
         if number is not None:
             return _CAUSES.get(number, "io-error")
-    return "io-error"
+    return "io-error" if isinstance(error, OSError | termios.error) else DRIVER_ERROR
 
 
 def holders(port: str, proc: Path = Path("/proc")) -> list[str]:

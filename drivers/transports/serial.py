@@ -5,7 +5,7 @@ driver talks to its chip at open and close, which may take seconds; so both are 
 Everything that can go wrong ends in one of these causes:
 
     not-found, no-permission, busy, not-a-port, refused-settings, hung     the port cannot be opened
-    eof, gone, io-error, write-timeout                                     an open port is lost
+    eof, gone, io-error, driver-error, write-timeout                       an open port is lost
 
 `gone` and `io-error` can be met at the open too.
 """
@@ -116,6 +116,14 @@ class SerialTransport:
         self._aside = closing = Aside(partial(_close_port, fd))
         closing.wait(CLOSE_S)  # nearly always enough, and then the port is free for the next one
 
+    def hold(self, *, held: bool) -> None:
+        """Read nothing until told otherwise; the kernel keeps what comes, as far as its buffer goes."""
+        if self._fd is None:
+            return
+        self._loop.remove_reader(self._fd)
+        if not held:
+            self._loop.add_reader(self._fd, self._readable, self._fd)
+
     async def closed(self) -> bool:
         """Wait until the port is free for others; False where its driver hangs."""
         return self._aside is None or await self._aside.ended(HUNG_S)
@@ -138,7 +146,7 @@ class SerialTransport:
             data = os.read(fd, READ_BYTES)
         except BlockingIOError:  # another reader was faster
             return
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001  callback of the loop: whatever it is, the port is lost
             self._fail(ports.cause_of(error))
             return
         if data:
@@ -151,7 +159,7 @@ class SerialTransport:
             sent = os.write(fd, self._outgoing)
         except BlockingIOError:  # the deadline runs
             return
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001  callback of the loop: whatever it is, the port is lost
             self._fail(ports.cause_of(error))
             return
         del self._outgoing[:sent]

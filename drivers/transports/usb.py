@@ -7,7 +7,8 @@
 A thread lives as long as its connection and closes the device itself, so that no handle is ever used by two
 threads. After `close` it ends with the call that is under way, after `LONGEST_TIMEOUT_MS` at most.
 Causes: those of `usb_device`, besides `write-timeout` (the device takes nothing), `hung` (the thread of the
-connection before has not ended), `closed` (while it was being opened) and `bug`.
+connection before has not ended), `closed` (while it was being opened) and `driver-error` (a library raised
+what nobody knows by name).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from dollyd.daemon.errors import InvariantError, TransportError, ensure
+from dollyd.daemon.errors import TransportError, ensure
 from dollyd.drivers.transports import ports
 from dollyd.drivers.transports.usb_device import UsbDevice
 from dollyd.drivers.transports.usb_port import UsbSettings
@@ -77,6 +78,11 @@ class UsbTransport:
             self._connection.stop()
             self._connection = None
 
+    def hold(self, *, held: bool) -> None:
+        """Read nothing until told otherwise; the device is left to wait."""
+        if self._connection is not None:
+            self._connection.hold(held=held)
+
     def overruns(self) -> int:
         """Losses of received bytes since open: transfers cut off by a time-out, repairs."""
         return 0 if self._connection is None else self._connection.gaps
@@ -95,6 +101,8 @@ class UsbTransport:
                 return f"{name}: install dollyd's udev rules, and add its user to their group"
             case "no-endpoint":
                 return f"{name} has no such bulk endpoints in interface {self._settings.interface}"
+            case ports.DRIVER_ERROR if self._last is not None:
+                return f"{name} {node}: {self._last.trouble}"
             case "busy" if node:
                 return "held by " + (", ".join(ports.holders(node)) or "a process that we may not see")
             case _:
@@ -130,13 +138,15 @@ class _Connection:
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._ended = asyncio.Event()
-        self._bug: Exception | None = None
+        self.trouble = ""
+        """What a library raised that nobody knows by name."""
         # The interpreter waits for a thread that is no daemon: the kernel driver is given back at exit too.
         self._thread = threading.Thread(target=self._own, name=settings.name, daemon=False)
         self._delivered_gaps = 0
         self._condition = threading.Condition()
         self._stopping = False
         self._reading = False
+        self._held = False
         self._outgoing = bytearray()
         self._waiting_bytes = 0
 
@@ -160,6 +170,12 @@ class _Connection:
             self._condition.notify()
             return True
 
+    def hold(self, *, held: bool) -> None:
+        """Have the thread read nothing until told otherwise."""
+        with self._condition:
+            self._held = held
+            self._condition.notify()
+
     def stop(self) -> None:
         """Tell the thread to end; from now on nobody is called back."""
         with self._condition:
@@ -169,15 +185,13 @@ class _Connection:
     async def join(self) -> None:
         """Wait until the thread has let go of the device.
 
-        Raises `TransportError` where it does not, `InvariantError` where it died of our own bug.
+        Raises `TransportError` where it does not.
         """
         try:
             async with asyncio.timeout(END_S):
                 await self._ended.wait()
         except TimeoutError:
             raise TransportError("hung") from None
-        if self._bug is not None:
-            raise InvariantError("the thread of a USB device ends by itself") from self._bug
 
     # What follows runs in the thread.
 
@@ -192,8 +206,8 @@ class _Connection:
                 self.device.close()
         except TransportError as error:
             cause = str(error)
-        except Exception as error:  # noqa: BLE001  task boundary: the next `open` raises it
-            self._bug, cause = error, "bug"
+        except Exception as error:  # noqa: BLE001  boundary of the device: a library may raise anything
+            self.trouble, cause = f"{type(error).__name__}: {error}", ports.DRIVER_ERROR
         self._post(self._end, cause)
 
     def _pump(self) -> None:
@@ -203,7 +217,7 @@ class _Connection:
             deadline_s = self._send(deadline_s)
             self._deliver(b"")
             with self._condition:
-                if self._waiting_bytes >= WAITING_BYTES:
+                if self._held or self._waiting_bytes >= WAITING_BYTES:
                     self._condition.wait(self._settings.timeout_ms / 1000)
                     continue
             started_s = time.monotonic()

@@ -246,10 +246,17 @@ class Stage:
         return child
 
 
+_HURRIED = "records_at_once = 200\nrecords_per_s = 20"
+
+
 def write_profile(directory: Path, name: str, unresolved_void_after_s: int) -> None:
-    """A shipped profile under its own name, but its unresolved rounds are void after so long."""
+    """A shipped profile under its own name, for devices that hurry: games may be short and records many.
+
+    Its unresolved rounds are void after so long.
+    """
     shipped = files("dollyd").joinpath("config", "profiles", f"{name}.toml").read_text("utf-8")
-    limit = f"\\1\nunresolved_void_after_s = {unresolved_void_after_s}"
+    shipped = re.sub(r"(?m)^game_min_ms = .*\n", "", shipped)
+    limit = f"\\1\nunresolved_void_after_s = {unresolved_void_after_s}\n{_HURRIED}"
     (directory / f"{name}.toml").write_text(re.sub(r"(?m)^(\[games\..*\])$", limit, shipped), "utf-8")
 
 

@@ -7,7 +7,17 @@ from itertools import product
 from typing import Any
 
 import pytest
-from tests.support.tables import IN_PHASE, PROVEN, TEXTS, WHEEL, Play, game, game_setup, make_setup
+from tests.support.tables import (
+    IN_PHASE,
+    PROVEN,
+    TEXTS,
+    WHEEL,
+    Play,
+    but_for_counts,
+    game,
+    game_setup,
+    make_setup,
+)
 
 from dollyd.daemon.core import decision
 from dollyd.daemon.core.authority import ENTITLED, SUPERVISORS, Role, entitled, two_persons
@@ -132,11 +142,11 @@ def test_role_by_order_by_phase_by_game(kind: type, name: str) -> None:
         effects = play.tell(order(kind, role, setup))
         where = f"{role or 'nobody'} in {phase}"
         if not entitled(kind, role, setup.rules):
-            assert play.table == before, where
+            assert but_for_counts(play.table) == but_for_counts(before), where
             assert whats(effects) == [f"{ORDERS[kind]}-refused"], where
             assert "may not do this" in texts(effects), where
         elif kind not in ACCEPTS[phase] and kind not in (BetsClosed, Seated):
-            assert play.table == before, where
+            assert but_for_counts(play.table) == but_for_counts(before), where
             assert whats(effects) == [f"{ORDERS[kind]}-refused"], where
             assert f"not possible in phase {phase}" in texts(effects), where
         else:
@@ -280,7 +290,7 @@ def test_a_result_that_cannot_be_is_not_proposed(change: dict[str, Any], why: st
     effects = play.tell(replace(ENTERED, **change))
     assert whats(effects) == ["manual-result-refused"]
     assert why in texts(effects)
-    assert play.table == before
+    assert but_for_counts(play.table) == but_for_counts(before)
 
 
 def test_variant_b_without_its_odds_table_is_void_or_nothing() -> None:

@@ -12,6 +12,7 @@ from tests.support.tables import (
     PROVEN,
     WHEEL,
     Play,
+    but_for_counts,
     game,
     make_setup,
     odds_drawn,
@@ -25,6 +26,7 @@ from dollyd.daemon.core.events import (
     Confirmed,
     CorrectionProposed,
     DeviceReady,
+    DeviceTooFast,
     DeviceTrouble,
     DrawStarted,
     DrawUpdate,
@@ -33,6 +35,7 @@ from dollyd.daemon.core.events import (
     GameEnded,
     GameStarted,
     HostIncident,
+    HostStalled,
     HouseEvent,
     Inspected,
     NoneImprisoned,
@@ -91,6 +94,8 @@ EVENTS: dict[str, Event] = {
     "restarted": Restarted("2026-11-29T18:41:20Z"),
     "halted": PlayHalted("disk-full"),
     "host": HostIncident("captures-stopped", "the disk is nearly full"),
+    "stalled": HostStalled(3_000),
+    "too-fast": DeviceTooFast(WHEEL),
     "tick": Tick(),
 }
 
@@ -128,6 +133,8 @@ clock            clock                  clock                   clock           
 restarted        gap                    gap+session             gap+session+unresolved*      gap+session+unresolved*      gap+session+unresolved*   gap+session+unresolved*   gap+session*
 halted           play-halted*           play-halted*            play-halted*                 play-halted*                 play-halted*              play-halted*              play-halted*
 host             captures-stopped       captures-stopped        captures-stopped             captures-stopped             captures-stopped          captures-stopped          captures-stopped
+stalled          host-stalled           host-stalled            host-stalled+unresolved*     host-stalled+unresolved*     host-stalled+unresolved*  host-stalled+unresolved*  host-stalled*
+too-fast         device-fault*          device-fault*           device-fault+unresolved*     device-fault+unresolved*     device-fault+unresolved*  device-fault+unresolved*  device-fault*
 tick             -                      -                       -                            -                            -                         -                         -
 """  # noqa: E501 - a table is read as a table
 COLUMNS, *LINES = (line.split() for line in GRID.strip().splitlines())
@@ -161,7 +168,7 @@ def test_cell(name: str, column: str, cell: str) -> None:
     before = play.table
     effects = play.tell(EVENTS[name])
     said = "+".join(name_of(effect) for effect in effects) or "-"
-    assert said + ("*" if play.table != before else "") == cell
+    assert said + ("*" if but_for_counts(play.table) != but_for_counts(before) else "") == cell
 
 
 NOT_ACCEPTED = [
@@ -177,7 +184,7 @@ def test_what_a_phase_does_not_accept_leaves_the_state_as_it_was(name: str, phas
     play = in_phase(phase)
     before = play.table
     effects = play.tell(event)
-    assert play.table == before
+    assert but_for_counts(play.table) == but_for_counts(before)
     told = isinstance(event, HouseEvent) and not isinstance(event, BetsClosed)  # which may be said twice
     assert [name_of(effect) for effect in effects] == ([f"{ORDERS[type(event)]}-refused"] if told else [])
 
@@ -201,7 +208,9 @@ def test_a_device_game_or_round_that_is_not_ours_changes_nothing(event: Event, p
     play = in_phase(phase)
     before = play.table
     effects = play.tell(event)
-    assert replace(play.table, repeated=()) == before, "but for the count of incidents"
+    assert replace(play.table, repeated=(), accounts=()) == replace(before, repeated=(), accounts=()), (
+        "but for the count of incidents"
+    )
     assert [name_of(effect) for effect in effects] == (
         ["odds-refused"] if isinstance(event, OddsFailed) else []
     )

@@ -12,6 +12,7 @@ from tests.support.tables import (
     START,
     WHEEL,
     Play,
+    but_for_counts,
     game,
     later,
     make_setup,
@@ -339,7 +340,7 @@ def test_flags_of_a_void_stand_in_its_evidence() -> None:
 def test_a_refused_event_gives_the_very_same_state() -> None:
     setup = make_setup("A")
     table = Table()
-    assert step(setup, table, TableClosed("d1"), START)[0] is table
+    assert but_for_counts(step(setup, table, TableClosed("d1"), START)[0]) == table
 
 
 def test_a_game_of_a_device_that_brings_no_outcome_opens_no_round() -> None:

@@ -43,6 +43,8 @@ VOID_IDS = [
 ]
 DOUBT_IDS = [
     "restart-in-mid-round",
+    "too-fast",
+    "host-stalled",
     "entered-by-hand",
     "wrong-device",
     "joined-mid-game",
@@ -63,6 +65,7 @@ DOUBT_IDS = [
     "unread",
     "counts-differ",
     "capture-ended",
+    "too-short",
     "witnesses-disagree",
     "witness-missing",
     "no-reading",
@@ -81,6 +84,7 @@ DOUBT_IDS = [
 
 US_SD = make_setup("E", profile_name="us-sd")
 FINLAND = make_setup("A")
+IN_EARNEST = make_setup("A", rules={"game_min_ms": 5_000})
 VARIANT_B = make_setup("B")
 PATIENT = make_setup("A", unresolved_void_ms=60_000)
 COUNTED = replace(PROVEN, turns_basis=TurnsBasis.COUNTED, ball_turns_x100=400, wheel_turns_x100=300)
@@ -275,6 +279,9 @@ DOUBT_PAIRS = [
         a_round(PROVEN),
         ALTERNATING,
     ),
+    Pair("too-fast", a_round(spoilt="too-fast"), a_round()),
+    Pair("host-stalled", a_round(spoilt="host-stalled"), a_round()),
+    Pair("too-short", a_round(opened=later(START, -4_999)), a_round(opened=later(START, -5_000)), IN_EARNEST),
     Pair("draw-before-no-more-bets", a_round(early_draw=True), a_round()),
     Pair("direction-not-proven", a_round(replace(PROVEN, wheel_direction="")), a_round(PROVEN), US_SD),
     Pair("odds-before-no-more-bets", a_round(odds_early=True), a_round()),

@@ -54,6 +54,7 @@ class Script:
         self.asked_at_ns: list[int] = []
         self.sent: list[bytes] = []
         self.reads = True
+        self.holds: list[bool] = []
         self.lost_count = 0
         self.is_open = False
         self.clock = VirtualClock()
@@ -77,6 +78,9 @@ class Script:
 
     def close(self) -> None:
         self.is_open = False
+
+    def hold(self, *, held: bool) -> None:
+        self.holds.append(held)
 
     def overruns(self) -> int:
         return self.lost_count

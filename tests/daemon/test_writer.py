@@ -22,7 +22,7 @@ from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.errors import InvariantError, JournalError
 from dollyd.daemon.journal import Entry, Journal, NewEntry
 from dollyd.daemon.journal_damage import Damage
-from dollyd.daemon.writer import Draft, Writer, chain_start
+from dollyd.daemon.writer import CROWD, Draft, Writer, chain_start
 
 AT = Stamp(NS_PER_S, 1_796_000_000 * NS_PER_S)
 WAIT_S = 10
@@ -50,12 +50,13 @@ class QuietClock:
 class Desk:
     """A writer on a journal, and what it told."""
 
-    def __init__(self, journal: Journal, queue_max: int = 10_000) -> None:
+    def __init__(self, journal: Journal, crowd: int = CROWD) -> None:
         self.journal = journal
         self.clock = QuietClock()
         self.written: list[list[Entry]] = []
         self.failures: list[Exception] = []
         self.failed = threading.Event()
+        self.crowds: list[bool] = []
         clock: Clock = self.clock
         self.writer = Writer(
             journal,
@@ -65,8 +66,12 @@ class Desk:
             clock=clock,
             on_written=self._told,
             on_failure=self._failure,
-            queue_max=queue_max,
+            on_crowded=self._crowd,
+            crowd=crowd,
         )
+
+    def _crowd(self, crowded: bool) -> None:
+        self.crowds.append(crowded)
 
     def _told(self, entries: list[Entry]) -> None:
         self.written.append(entries)
@@ -209,16 +214,27 @@ def test_the_clocks_quality_is_asked_once_a_second(desk: Desk) -> None:
 # --- limits and failure --------------------------------------------------------------------------
 
 
-def test_the_queue_is_bounded_and_tells_its_age(journal: Journal) -> None:
-    desk = Desk(journal, queue_max=3)
+def test_attack_4_a_full_queue_is_told_and_waited_out_and_refuses_no_record(journal: Journal) -> None:
+    desk = Desk(journal, crowd=3)
+    desk.begin("r1")
+    for _ in range(9):
+        desk.writer.submit(_clock_draft("r1"))
+    assert desk.crowds == [True], "told once, when the fourth came"
+    desk.writer.start()
+    desk.writer.close()
+    assert desk.crowds == [True, False]
+    assert journal.last_id == 10
+    assert desk.failures == []
+
+
+def test_the_queue_tells_its_age(journal: Journal) -> None:
+    desk = Desk(journal)
     desk.begin("r1")
     for _ in range(2):
         desk.writer.submit(_clock_draft("r1"))
     assert desk.writer.depth == 3
     assert desk.writer.oldest_ms(Stamp(AT.mono_ns + 1_500_000_000, AT.utc_ns)) == 1500
     assert desk.writer.oldest_ms(Stamp(AT.mono_ns - 1, AT.utc_ns)) == 0  # B51: never negative
-    with pytest.raises(JournalError, match="3 records wait"):
-        desk.writer.submit(_clock_draft("r1"))
     desk.writer.start()
     desk.writer.close()
     assert journal.last_id == 3

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
+from tests.support.tables import HURRIED
 from tests.support.tlp_lines import OPENED_MS
 from tests.support.tlp_speakers import Camera, Console, Detector, MoneyWheel, Wheel
 
@@ -60,7 +63,8 @@ class Table:
         (folder / "dollyd.toml").write_text(text)
         table = load(folder / "dollyd.toml").tables["t"]
         devices = {name: one.driver.protocol(one.setup) for name, one in table.devices.items()}
-        self.engine = Engine(table.setup, devices)
+        setup = replace(table.setup, rules=structs.replace(table.setup.rules, **HURRIED))
+        self.engine = Engine(setup, devices)
         self.records: list[NewRecord] = []
         self.now_ms = OPENED_MS
         for name in devices:

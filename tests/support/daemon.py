@@ -37,6 +37,8 @@ source = "fi-ray-2013, and an unresolved round frees the table by itself"
 nmb_before_draw = "allowed"
 hold_ms = {hold_ms}
 unresolved_void_after_s = {unresolved_void_after_s}
+records_at_once = 1000
+records_per_s = 1000
 """
 TABLE = """
 [tables.{table}]
