@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from dollyd.daemon.core.record import Finding, Odds, Setting, Stakes
 
@@ -495,19 +495,4 @@ Spoken: TypeAlias = DeviceEvent | HouseEvent
 """What a driver may tell: a dealer console is a device that speaks for people."""
 Event: TypeAlias = DeviceEvent | HouseEvent | ClockEvent | HostEvent
 
-HOUSE_EVENTS: tuple[type[HouseEvent], ...] = (
-    TableOpened,
-    TableClosed,
-    VoidDeclared,
-    Confirmed,
-    BetsClosed,
-    Permitted,
-    ThrowRejected,
-    Seated,
-    ShooterDeclined,
-    Inspected,
-    NoneImprisoned,
-    ResultProposed,
-    CorrectionProposed,
-    Approved,
-)
+HOUSE_EVENTS: tuple[type[HouseEvent], ...] = get_args(HouseEvent)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,99 +12,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 from tests.support.pty_pair import PtyPair, until
+from tests.support.scripted import GOOD, Script, Table, running, scripted
 
 from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.core.budget import PAUSE_MS
 from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
-from dollyd.daemon.errors import InvariantError, TransportError
+from dollyd.daemon.errors import InvariantError
 from dollyd.daemon.session import Backoff, DeviceSession, NoiseGuard
-from dollyd.daemon.stall import STALL_MS
-from dollyd.drivers.framing import AnyFrame, Frame, LineDecoder
+from dollyd.drivers.framing import Frame, LineDecoder
 from dollyd.drivers.transports.serial import SerialSettings, SerialTransport
-from dollyd.simulators.clock import VirtualClock, settle
-
-GOOD = b"*X;1;100;17;0\r\n"
-
-
-class Table:
-    """A sink that takes lines beginning with a star for valid, and keeps what it was told."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.frames: list[AnyFrame] = []
-        self.on_frames: Callable[[], None] = lambda: None
-
-    def opened(self) -> None:
-        self.told.append("opened")
-
-    def received(self, frames: list[AnyFrame]) -> bool:
-        self.frames += frames
-        self.on_frames()
-        return any(isinstance(frame, Frame) and frame.raw.startswith(b"*") for frame in frames)
-
-    def lost(self, cause: str) -> None:
-        self.told.append(f"lost {cause}")
-
-
-class Script:
-    """A transport whose opens go as written: a cause of failure, or None for success. The last one stays."""
-
-    def __init__(self, *opens: str | None) -> None:
-        self.opens = list(opens)
-        self.on_open: Callable[[], None] = lambda: None
-        self.asked_at_ns: list[int] = []
-        self.sent: list[bytes] = []
-        self.reads = True
-        self.holds: list[bool] = []
-        self.lost_count = 0
-        self.is_open = False
-        self.clock = VirtualClock()
-
-    async def open(self, on_data: Callable[[bytes], None], on_lost: Callable[[str], None]) -> None:
-        self.asked_at_ns.append(self.clock.stamp().mono_ns)
-        cause = self.opens.pop(0) if len(self.opens) > 1 else self.opens[0]
-        if cause is not None:
-            raise TransportError(cause)
-        self.is_open = True
-        self.data, self.end = on_data, on_lost
-        asyncio.get_running_loop().call_soon(self.on_open)
-
-    def lose(self, cause: str = "eof") -> None:
-        self.is_open = False
-        self.end(cause)
-
-    def write(self, data: bytes) -> bool:
-        self.sent += [data] if self.reads else []
-        return self.reads
-
-    def close(self) -> None:
-        self.is_open = False
-
-    def hold(self, *, held: bool) -> None:
-        self.holds.append(held)
-
-    def overruns(self) -> int:
-        return self.lost_count
-
-    def explain(self, cause: str) -> str:
-        return f"about {cause}"
-
-    def waits_ms(self) -> list[float]:
-        pairs = zip(self.asked_at_ns, self.asked_at_ns[1:], strict=False)
-        return [(later - earlier) / NS_PER_MS for earlier, later in pairs]
-
-
-@asynccontextmanager
-async def running(session: DeviceSession) -> AsyncIterator[None]:
-    task = asyncio.create_task(session.run())
-    try:
-        yield
-    finally:
-        started = time.monotonic()
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled() or task.exception() is not None
-        assert time.monotonic() - started < 0.2
+from dollyd.simulators.clock import settle
 
 
 @pytest.fixture
@@ -123,10 +38,6 @@ def pty(tmp_path: Path) -> Iterator[PtyPair]:
 def session(pty: PtyPair, table: Table) -> DeviceSession:
     transport = SerialTransport(SerialSettings(str(pty.port), 9600))
     return DeviceSession("wheel", transport, LineDecoder(), table, clock=SystemClock(), random=Random(1))
-
-
-def scripted(table: Table, script: Script) -> DeviceSession:
-    return DeviceSession("wheel", script, LineDecoder(), table, clock=script.clock, random=Random(1))
 
 
 def events(log: list[Any]) -> list[str]:
@@ -482,69 +393,3 @@ def test_noise_guard_cuts_off_a_fast_line_after_about_a_second() -> None:
             assert 0.8 < tick / 100 < 1.5
             return
     pytest.fail("never cut off")
-
-
-# --- devices that cost others something ------------------------------------------------------------------
-
-
-async def test_attack_4_a_device_that_was_too_fast_is_left_alone_for_longer_each_time(table: Table) -> None:
-    script = Script(None)
-    session = scripted(table, script)
-    async with running(session):
-        waits_ms = []
-        for _ in range(3):
-            await settle()
-            script.data(GOOD)
-            dropped_ns = script.clock.stamp().mono_ns
-            session.drop("too-fast")
-            await settle()
-            session.wake()  # plugging it in anew does not help
-            await script.clock.run_for(4 * PAUSE_MS * NS_PER_MS)
-            waits_ms.append((script.asked_at_ns[-1] - dropped_ns) / NS_PER_MS)
-    first, second, third = waits_ms
-    assert PAUSE_MS / 2 <= first <= PAUSE_MS
-    assert PAUSE_MS <= second <= 2 * PAUSE_MS
-    assert 2 * PAUSE_MS <= third <= 4 * PAUSE_MS
-
-
-@pytest.mark.parametrize("held_ms", [900, 1_100])
-async def test_attack_4_a_device_that_is_held_loses_nothing_unless_for_too_long(
-    table: Table, held_ms: int
-) -> None:
-    script = Script(None)
-    session = scripted(table, script)
-    async with running(session):
-        await settle()
-        session.hold(held=True)
-        await script.clock.run_for(held_ms * NS_PER_MS)
-        session.hold(held=False)
-        script.data(GOOD)
-    assert script.holds == [True, False]
-    old = held_ms > STALL_MS
-    assert table.told == (["opened", "lost host-stalled", "opened"] if old else ["opened"])
-    assert len(table.frames) == (0 if old else 1)
-
-
-@pytest.mark.parametrize("error", [AttributeError("x"), KeyError(1), NotImplementedError(), AssertionError()])
-@pytest.mark.parametrize("call", ["open", "write", "close", "overruns", "explain", "hold"])
-async def test_f6_whatever_a_transport_raises_is_trouble_of_the_device(
-    call: str, error: Exception, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object, **__: object) -> bool:
-        raise error
-
-    script = Script(None)
-    session = scripted(table, script)
-    async with running(session):
-        await settle()
-        with monkeypatch.context() as patches:
-            patches.setattr(script, call, broken)
-            session.send(b"?")
-            session.hold(held=True)
-            script.data(GOOD)
-            session.drop("noise")
-            await script.clock.run_for(NS_PER_S)
-        await script.clock.run_for(PAUSE_MS * NS_PER_MS)
-        script.data(GOOD)
-        assert session.cause == ""
-    assert table.told[-1] == "opened"
