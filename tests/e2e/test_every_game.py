@@ -153,6 +153,7 @@ async def plug_in_other_kinds(directory: Path, consumer: Consumer) -> None:
 async def play(directory: Path, broker: Mosquitto) -> Evidence:
     evidence = Evidence()
     installation = Installation(directory, broker.address, tables=())
+    (directory / "odds.key").unlink()  # the tables bring their own
     installation.config.write_text(installation.config.read_text() + lay_out(directory))
     async with listening(broker, "dolly/#") as listener:
         consumer = Consumer(listener)
