@@ -1,6 +1,6 @@
 // Verify records of dollyd with Go's standard library (Go 1.19 or newer).
 //
-// Usage: go run verify.go evidence.go KEYS FILE...
+// Usage: go run verify.go evidence.go persons.go KEYS FILE...
 // KEYS is a JWK set of the keys you trust. A FILE is JSON Lines with whole chains, one envelope a line, or an
 // evidence file (.tar, .tar.gz). One verdict a file; exit 1 where one of them is wrong. The rules, and the
 // codes of what breaks them, are those of docs/wire-format.md.
@@ -173,6 +173,7 @@ type chain struct {
 	previous                string // the chain before it, which ends at record previousSeq or behind it
 	previousSeq             int64
 	begins                  bool // whether its first record is here, which alone says what came before
+	decisions               *decisions
 	known, unresolved       bool // whether it is known where play stands; whether only people may close the round
 }
 
@@ -210,11 +211,12 @@ func (v *verifier) take(line []byte) {
 	demand(record["table"] == c.table && record["site"] == c.site, "chain", "the chain belongs to table %s of site %s", c.table, c.site)
 	v.checkBody(record, c, kid)
 	demand(c.keepsRoundRules(record), "round", "%s of round %d has no place here", record["kind"], record["round"])
+	c.decisions.take(record)
 	c.seq, c.head = seq, digest(line)
 }
 
 func (v *verifier) begin(record object) *chain {
-	c := &chain{keys: map[string]ed25519.PublicKey{}, table: record["table"].(string), site: record["site"].(string)}
+	c := &chain{keys: map[string]ed25519.PublicKey{}, decisions: newDecisions(), table: record["table"].(string), site: record["site"].(string)}
 	for kid, key := range v.keys {
 		c.keys[kid] = key
 	}

@@ -3,10 +3,11 @@
 // Usage: node verify.mjs KEYS FILE...
 // KEYS: a JWK set of the keys you trust. FILE: whole chains, one envelope a line, or an evidence file (.tar, .tar.gz).
 // One verdict a file, exit 1 where one is wrong; the rules, and the codes of what breaks them: docs/wire-format.md.
-// strict.mjs and evidence.mjs belong to it.
+// strict.mjs, evidence.mjs and persons.mjs belong to it.
 import { readFileSync } from 'node:fs';
 import { calculateJwkThumbprint, flattenedVerify, importJWK } from 'jose';
 import { Evidence, isEvidence } from './evidence.mjs';
+import { Decisions } from './persons.mjs';
 import {
   ANY, CHAIN, COUNT, INTEGER, NAME, TEXT, TEXTS, Wrong, bytesOf, demand, sha256, shaped, strictObject,
 } from './strict.mjs';
@@ -74,13 +75,15 @@ class Verifier {
     demand(record.seq > 1 || record.kind === 'key', 'chain', 'the chain does not begin with its key');
     await this.checkBody(record, chain, kid);
     demand(keepsRoundRules(record, chain), 'round', `${record.kind} of round ${record.round} has no place here`);
+    chain.decisions.take(record);
     Object.assign(chain, { seq: record.seq, digest: sha256(line) });
   }
 
   begin({ chain, table, site }) { // in an evidence file maybe in its middle
     const start = this.evidence?.startOf(chain) ?? { seq: 0, digest: '0'.repeat(64) };
     const whole = start.seq === 0; // else where play stands, and the count of rounds, are learned on the way
-    const rounds = { begins: whole, known: whole, last: 0, open: 0, unresolved: false, finals: whole ? 0 : NaN };
+    const decisions = new Decisions();
+    const rounds = { decisions, begins: whole, known: whole, last: 0, open: 0, unresolved: false, finals: whole ? 0 : NaN };
     return this.chains.set(chain, { ...start, ...rounds, table, site, keys: new Map(this.keys) }).get(chain);
   }
 
