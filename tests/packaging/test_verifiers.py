@@ -14,6 +14,7 @@ from tests.support.evidence import a_chain, changed, exported, fill, played
 from tools.agree.__main__ import agree
 from tools.agree.damage import DAMAGE
 from tools.agree.evidence import EVIDENCE_DAMAGE
+from tools.agree.stolen import STOLEN
 from tools.agree.verifiers import EXAMPLES, Foreign, MissingError, go, is_good, javascript, ours
 
 from dollyd.client.evidence import verify_evidence
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.slow
 VECTORS = Path(__file__).resolve().parents[2] / "docs" / "vectors"
 KEYS = VECTORS / "keys.json"
 EXPECTED = json.loads((VECTORS / "expected.json").read_text("ascii"))
-SHORT = 300
+SHORT = 420
 
 Make: TypeAlias = Callable[[Path], Foreign]
 
@@ -63,6 +64,7 @@ def test_vectors_show_every_way_to_be_wrong() -> None:
     reasons = {wanted["reason"] for wanted in EXPECTED if "reason" in wanted}
     assert reasons == {
         "envelope", "base64url", "payload", "header", "record", "key", "signature", "chain", "body", "round",
+        "persons",
     }  # fmt: skip
 
 
@@ -72,7 +74,9 @@ def test_all_agree_on_damaged_files(tmp_path: Path) -> None:
     assert outcome.bad["untouched"] == 0 < outcome.good["untouched"]
     assert outcome.bad.keys() >= DAMAGE.keys() - {"untouched", "nested deeper, signed", "cut off"}
     assert outcome.bad["tar: untouched"] == 0 < outcome.good["tar: untouched"]
-    assert (outcome.good + outcome.bad).keys() == DAMAGE.keys() | EVIDENCE_DAMAGE.keys()
+    assert (outcome.good + outcome.bad).keys() == DAMAGE.keys() | EVIDENCE_DAMAGE.keys() | STOLEN.keys()
+    assert outcome.bad["stolen: untouched"] == 0 < outcome.good["stolen: untouched"]
+    assert outcome.bad.keys() >= STOLEN.keys() - {"stolen: untouched"}
     assert outcome.good.total() > SHORT // 10
 
 

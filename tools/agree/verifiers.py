@@ -17,14 +17,14 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 JOSE = "jose@5"
 _GOOD, _WRONG = "good: ", "WRONG: "
 _OURS_ALONE = (
-    "two persons must stand behind it: ",
-    "the two persons decided record ",
     "it does not say how the round ended: ",
-    "it does not fit the round: ",
+    "two persons must stand behind it: its body is not that of a ",
+    "two persons must stand behind it: the command of ",
     "its outcome contradicts itself: ",
-    "its stake policy ",
+    "its stake policy is ",
 )
-"""What is wrong with a decision of persons or its place among the rounds: the others know none of it."""
+"""What the others may take: more of the form of a body, outcomes that are derived, and texts of profiles."""
+OURS = "WRONG (ours may be alone): "
 
 
 class MissingError(Exception):
@@ -59,7 +59,7 @@ def javascript(folder: Path) -> Foreign:
 
 
 def go(folder: Path) -> Foreign:
-    """`verify.go` and `evidence.go`, built in `folder`."""
+    """`verify.go` and its parts, built in `folder`."""
     _need("go")
     _run("go", "build", "-o", folder / "verify-go", *sorted(EXAMPLES.glob("*.go")))
     return Foreign("Go", [folder / "verify-go"])
@@ -68,7 +68,7 @@ def go(folder: Path) -> Foreign:
 def ours(keys: Keys, file: Path) -> str:
     """What `dollyd.client` says of a file, in the form of the others.
 
-    What concerns decisions by hand is its question alone (`_OURS_ALONE`).
+    What begins with `OURS` is refused for something that the others need not look at (`_OURS_ALONE`).
     """
     if is_evidence(file):
         report = verify_evidence(file, keys)
@@ -78,6 +78,8 @@ def ours(keys: Keys, file: Path) -> str:
     for problem in report.problems:
         if not problem.why.startswith(_OURS_ALONE):
             return f"{_WRONG}record {problem.at}: {problem.why}"
+    for problem in report.problems[:1]:
+        return f"{OURS}record {problem.at}: {problem.why}"
     return f"{_GOOD}{report.records} records in {len(report.heads)} chains"
 
 

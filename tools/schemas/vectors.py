@@ -13,6 +13,7 @@ from typing import Any
 from tests.support.chains import ChainMaker, envelope_of, header, signer
 from tools.schemas.evening import (
     MOMENT,
+    OUTCOME,
     RESULT,
     UNRESOLVED,
     VOID,
@@ -48,7 +49,15 @@ class Vector:
 
 def vectors() -> dict[str, bytes]:
     """Every file of `docs/vectors` by name."""
-    every = [*_good(), *_bad_envelopes(), *_bad_headers(), *_bad_payloads(), *_bad_chains(), *_bad_keys()]
+    every = [
+        *_good(),
+        *_bad_envelopes(),
+        *_bad_headers(),
+        *_bad_payloads(),
+        *_bad_chains(),
+        *_bad_keys(),
+        *_bad_persons(),
+    ]
     expected = [
         {
             "file": f"{vector.name}.jsonl",
@@ -282,3 +291,43 @@ def _bad_keys() -> Iterator[Vector]:
 def _jwk(y: int) -> dict[str, str]:
     """The key of a point by its y; it has no name, as one that nobody should have."""
     return {"kty": "OKP", "crv": "Ed25519", "x": b64url(y.to_bytes(32, "little")).decode()}
+
+
+# --- persons -------------------------------------------------------------------------------------
+
+
+def _bad_persons() -> Iterator[Vector]:
+    """A correction of round 1 that two persons have signed; of the rest the node has changed one thing."""
+    good = plain(correction(Evening(), 1))
+    first, second = good["approvals"]
+    limits, setting = good["stakes"], good["setting"]
+    changes: dict[str, dict[str, Any]] = {
+        "nobody": {"approvals": []},
+        "one": {"approvals": [first]},
+        "same-person-twice": {"approvals": [first, first]},
+        "other-order": {"approvals": [second, first]},
+        "other-role": {"approvals": [first | {"role": "pit-boss"}, second]},
+        "outcome-nobody-signed": {"after": good["after"] | {"outcome": OUTCOME | {"pocket": "30"}}},
+        "reason-nobody-signed": {"reason": "another"},
+        "id": {"id": "0" * 64},
+        "corrects": {"corrects": 3},
+        "before": {"before": {"kind": "result", "outcome": OUTCOME | {"pocket": "27"}}},
+        "stakes": {"stakes": limits | {"maximum": 10**12}},
+        "variant": {"setting": setting | {"variant": "D"}},
+        "gaming-date": {"gaming_date": "2026-11-28"},
+        "element": {"element": "verdict"},
+        "policy-of-a-result": {"after": good["after"] | {"stake_policy": "carried"}},
+    }
+    for name, change in changes.items():
+        chain = Evening().open().result(1)
+        chain.add(Kind.CORRECTION, 1, good | change)
+        yield Vector(f"bad-correction-{name}", chain.envelopes, chain.seq, "persons")
+    twice = Evening().open().result(1).say(Kind.CORRECTION, 1, correction(Evening(), 1))
+    twice.add(Kind.CORRECTION, 1, good | {"corrects": 6, "before": good["after"]})
+    yield Vector("bad-correction-decided-twice", twice.envelopes, twice.seq, "persons")
+    alone = Evening().open().bet(1)
+    alone.add(Kind.RESULT, 1, plain(RESULT) | {"mode": "manual", "reason": "the sensor is dead"})
+    yield Vector("bad-result-by-hand-of-nobody", alone.envelopes, alone.seq, "persons")
+    void = Evening().open().bet(1)
+    void.add(Kind.VOID, 1, plain(VOID) | {"stake_policy": "kept"})
+    yield Vector("bad-void-stake-policy", void.envelopes, void.seq, "persons")
