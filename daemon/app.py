@@ -215,7 +215,7 @@ class App:
         failed: asyncio.Future[None] = loop.create_future()
         fail = partial(_fail, failed)
         self._build(journal, loop, fail)
-        self._publish_keyring()
+        self._publish_keyring(journal)
         self._tables.start(self._settings, self._keyring)
         self._consumers = Consumers(
             self._settings, self._topics, self._clock, journal, self._writer, self._inbox
@@ -374,11 +374,11 @@ class App:
             self._writer.submit(Draft(name, Kind.SELF_CHECK, 0, encode(answer), self._clock.stamp()))
         self._upkeep.halts.put(Halt.SELF_CHECK, holds=answer.result == BAD)
 
-    def _publish_keyring(self) -> None:
+    def _publish_keyring(self, journal: Journal) -> None:
         self._publisher.retained.put(self._topics.node_keys(self._settings.node), self._keyring.jwks())
-        if self._keyring.trust is not None:
+        if self._keyring.trust is not None and self._settings.signing.publish_trust:
             self._publisher.retained.put(self._topics.trust(), self._keyring.trust.envelope)
-        self._keyring.warn_of_mistrust(self._clock.stamp())
+        self._keyring.warn_of_mistrust(self._clock.stamp(), self._settings.tables, journal)
 
     def _publish_health(self) -> None:
         health = node_health(self._watched)
@@ -414,7 +414,7 @@ class App:
         check_fixed(old, new)
         check_versions(new, self._tables.runners, journal)
         self._settings, self._keyring = new, keyring
-        self._publish_keyring()
+        self._publish_keyring(journal)
         self._writer.rotate(keyring.newest, self._clock.stamp())
         self._upkeep.use(new)
         self._consumers.use(new)

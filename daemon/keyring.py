@@ -11,7 +11,7 @@ a table that was out of the configuration while its key was replaced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,14 +73,58 @@ class Keyring:
                 raise ConfigError(self.file, "signing.trust", str(error), remedy) from error
         return self
 
-    def warn_of_mistrust(self, at: Stamp) -> None:
+    def verdict(self, table: str, at: Stamp) -> Verdict:
+        """What the trust file, which must be there, says of what is signed now for a table."""
+        claim = Claim(kid=self.newest.kid, node=self.node, table=table, utc=iso_utc(at.utc_ns), live=True)
+        return self.trust.judge(claim).verdict if self.trust is not None else Verdict.UNKNOWN
+
+    def warn_of_mistrust(self, at: Stamp, tables: Iterable[str], journal: Journal) -> None:
         """Log where the trust file would not take what the node signs: consumers will refuse it."""
         if self.trust is None:
             return
-        claim = Claim(kid=self.newest.kid, node=self.node, utc=iso_utc(at.utc_ns), live=True)
-        verdict = self.trust.judge(claim).verdict
-        if verdict is not Verdict.VALID:
-            _LOG.error("key_not_trusted", kid=self.newest.kid, verdict=str(verdict))
+        for table in tables:
+            if (verdict := self.verdict(table, at)) is not Verdict.VALID:
+                _LOG.error("key_not_trusted", kid=self.newest.kid, table=table, verdict=str(verdict))
+        for early in too_early(journal, self.trust):
+            _LOG.error("records_before_trust", kid=early.kid, what=early.what, remedy=early.remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class TooEarly:
+    """A chain whose first record was signed before its key counts: nobody who pins the root takes it."""
+
+    kid: str
+    table: str
+    utc: str
+    """When that record was made."""
+    not_before: str
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        key = f"key {self.kid} counts from {self.not_before} on"
+        return f"table {self.table} has records of {self.utc}, but {key}: consumers refuse them as not-yet"
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+        back = f"--not-before {self.utc[:19]}Z"
+        return f"`dollyd trust add-node TRUST NODE JWKS {back} --root-key ROOT`, and install the new version"
+
+
+def too_early(journal: Journal, trust: Trust) -> list[TooEarly]:
+    """Of each key the earliest first record of a chain, where the trust file lets it begin later only."""
+    found: dict[str, TooEarly] = {}
+    for table, chain in journal.chains():
+        first = journal.pruned_upto(chain) + 1
+        for entry in journal.entries(chain, first, first):
+            envelope = parse_envelope(entry.envelope)
+            utc = msgspec.json.decode(envelope.payload, type=Record).time.utc
+            key = trust.nodes.get(envelope.kid)
+            known = found.get(envelope.kid)
+            if key is not None and utc < key.not_before and (known is None or utc < known.utc):
+                found[envelope.kid] = TooEarly(envelope.kid, table, utc, key.not_before)
+    return list(found.values())
 
 
 def load_keyring(settings: Settings) -> Keyring:

@@ -68,7 +68,9 @@ class SigningSection(_Section, frozen=True):
     next_key: str = ""
     """The key that takes over at a start or SIGHUP, announced by `key`; afterwards it becomes `key`."""
     trust: str = ""
-    """The site's trust file, published for consumers."""
+    """The site's trust file."""
+    publish_trust: bool = True
+    """Whether this node publishes it for consumers: one of the site does, all others say false here."""
     root: str = ""
     """Thumbprint (`kid`) of the root key that the trust file is checked against."""
 

@@ -7,20 +7,25 @@ from collections.abc import Iterable, Iterator
 from dollyd.daemon.topics import ANY, Topics
 
 
-def node_acl(topics: Topics, node: str, tables: Iterable[str]) -> str:
-    """The block of one node. Its user name (the common name of its certificate) is the node's name."""
-    lines = [f"user {node}", *_own(topics, node)]
+def node_acl(topics: Topics, node: str, tables: Iterable[str], *, publishes_trust: bool) -> str:
+    """The block of one node. Its user name (the common name of its certificate) is the node's name.
+
+    `publishes_trust`: it is the one of the site that may publish the trust file; a second one could put an
+    older version back.
+    """
+    lines = [f"user {node}", *_own(topics, node, publishes_trust=publishes_trust)]
     for table in tables:
         lines += _table(topics, table)
     return "\n".join(lines) + "\n"
 
 
-def _own(topics: Topics, node: str) -> Iterator[str]:
+def _own(topics: Topics, node: str, *, publishes_trust: bool) -> Iterator[str]:
     yield f"topic write {topics.node_status(node)}"
     yield f"topic write {topics.node_health(node)}"
     yield f"topic write {topics.node_keys(node)}"
     yield f"topic readwrite {topics.node_check(node, 'scratch')}"
-    yield f"topic write {topics.trust()}"
+    if publishes_trust:
+        yield f"topic write {topics.trust()}"
     yield f"topic read {topics.every_node_status()}"
     yield "topic read $SYS/broker/#"
 

@@ -51,7 +51,8 @@ def check(
     case = open_case(config, Host(), SystemClock())
     if acl and case.settings is not None:
         node = case.settings
-        say(*node_acl(Topics(node.site), node.node, node.tables).splitlines())
+        topics, publishes = Topics(node.site), node.signing.publish_trust
+        say(*node_acl(topics, node.node, node.tables, publishes_trust=publishes).splitlines())
         return
     settings = check_start(case)
     refuse_faults(case, (metrics_access, forbidden_usb))

@@ -13,13 +13,16 @@ from pathlib import Path
 
 from cryptography import x509
 
-from dollyd.client.judgement import Claim, Verdict
+from dollyd.client.judgement import Verdict
+from dollyd.client.trust import Trust
 from dollyd.daemon.brokers.certificates import WARN_DAYS, days_left, tls_context
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.doctor.case import BE_ROOT, Case, Finding, fault, warning
 from dollyd.daemon.errors import JournalError
 from dollyd.daemon.files import Sight, look_for
+from dollyd.daemon.journal import Journal
 from dollyd.daemon.journal_file import connect_read_only
+from dollyd.daemon.keyring import too_early
 
 _CHECK_S = 10
 """How long a look at the journal's structure may take; it grows with the journal."""
@@ -118,16 +121,33 @@ def _structure(path: Path) -> str:
 
 def trust(case: Case) -> Iterator[Finding]:
     """Consumers will refuse what the node signs."""
-    if case.keyring is None or case.keyring.trust is None:
+    if case.settings is None or case.keyring is None or case.keyring.trust is None:
         return
-    kid, now = case.keyring.newest.kid, iso_utc(case.clock.stamp().utc_ns)
-    claim = Claim(kid=kid, node=case.keyring.node, utc=now, live=True)
-    verdict = case.keyring.trust.judge(claim).verdict
-    if verdict is Verdict.REVOKED:
-        yield fault("key-revoked", f"key {kid} is revoked", "make another key, and have the site trust it")
-    elif verdict is not Verdict.VALID:
-        remedy = "have the site's trust file name this node's key, and install it here"
-        yield fault("key-untrusted", f"key {kid} is {verdict} in the site's trust file", remedy)
+    kid, now = case.keyring.newest.kid, case.clock.stamp()
+    for verdict in {case.keyring.verdict(table, now) for table in case.settings.tables}:
+        if verdict is Verdict.REVOKED:
+            remedy = "make another key, and have the site trust it"
+            yield fault("key-revoked", f"key {kid} is revoked", remedy)
+        elif verdict is not Verdict.VALID:
+            remedy = "have the site's trust file name this node's key, and install it here"
+            yield fault("key-untrusted", f"key {kid} is {verdict} in the site's trust file", remedy)
+    if case.keyring.trust.overdue(iso_utc(now.utc_ns)):
+        what = f"the trust file of {case.keyring.trust.file.issued} should have been renewed"
+        yield warning("trust-old", what, "have it signed anew with `dollyd trust renew`, and install it here")
+    yield from _too_early(Path(case.settings.journal.path), case.keyring.trust)
+
+
+def _too_early(path: Path, trust: Trust) -> Iterator[Finding]:
+    """Records that were signed before the trust file lets their key begin."""
+    if look_for(path) is not Sight.THERE or not os.access(path, os.R_OK):
+        return
+    try:
+        with closing(Journal.open(path, read_only=True)) as journal:
+            found = too_early(journal, trust)
+    except JournalError:
+        return  # told of elsewhere
+    for early in found:
+        yield fault("records-before-trust", early.what, early.remedy)
 
 
 def certificates(case: Case) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from dollyd.client.verify import verify_envelopes
 from dollyd.daemon import last_records
 from dollyd.daemon.cli import application
 from dollyd.daemon.files import replace_file
+from dollyd.daemon.journal import Journal
+from dollyd.daemon.keyring import too_early
 from dollyd.daemon.trust_file import keys_to_follow
 
 EARLIER = ("--not-before", "2026-01-01")
@@ -262,3 +265,35 @@ def test_verify_says_what_it_believes_of_a_revocation_that_names_no_records(
     told = verified(journal, "--trust", office.trust, "--root", office.root_kid).output
     assert told.count("does not name the records up to which it counts") == 1
     assert told.endswith("good\n")
+
+
+# --- records from before the trust file --------------------------------------------------------------------
+
+
+def test_records_from_before_the_trust_file_are_found_with_their_remedy(
+    office: Office, tmp_path: Path
+) -> None:
+    path = journal_of(tmp_path / "journal.db", ChainMaker().begin().play(1, 1))
+    late = office.directory / "late.json"
+    office.ok("new", late, "--site", "house", "--root-key", office.root)
+    node, root = office.directory / "node.json", ("--root-key", office.root)
+    office.ok("add-node", late, "node-1", node, "--not-before", "2026-11-30", *root)
+    with closing(Journal.open(path, read_only=True)) as journal:
+        (early,) = too_early(journal, load_trust(late.read_bytes(), office.root_kid))
+        assert "counts from 2026-11-30" in early.what
+        back = early.remedy.split("--not-before ")[1].split()[0]
+        office.ok("add-node", late, "node-1", node, "--not-before", back, *root)
+        trust = load_trust(late.read_bytes(), office.root_kid)
+        assert too_early(journal, trust) == []
+    assert verify_envelopes(ChainMaker().begin().play(1, 1).envelopes, trust).ok
+
+
+def test_verify_tells_of_records_from_before_the_trust_file_once(office: Office, tmp_path: Path) -> None:
+    path = journal_of(tmp_path / "journal.db", ChainMaker().begin().play(1, 7))
+    late = office.directory / "late.json"
+    office.ok("new", late, "--site", "house", "--root-key", office.root)
+    node, root = office.directory / "node.json", ("--root-key", office.root)
+    office.ok("add-node", late, "node-1", node, "--not-before", "2026-11-30", *root)
+    told = verified(path, "--trust", late, "--root", office.root_kid).output
+    assert told.count("not-yet: the trust file says so") == 1
+    assert "and so of 21 more records" in told

@@ -147,7 +147,13 @@ async def test_a_message_beyond_the_limit_is_not_taken(site: Site) -> None:
 def test_the_shipped_blocks_of_nodes_are_those_that_check_prints() -> None:
     shipped = (CONFIG / "mosquitto.acl").read_text("utf-8")
     for node, table in (("box1", "r1"), ("box2", "r2")):
-        assert node_acl(TOPICS, node, [table]) in shipped
+        assert node_acl(TOPICS, node, [table], publishes_trust=node == "box1") in shipped
+
+
+def test_attack_3d_one_user_of_the_shipped_list_may_publish_the_trust_file() -> None:
+    shipped = (CONFIG / "mosquitto.acl").read_text("utf-8")
+    assert shipped.count(f"topic write {TOPICS.trust()}\n") == 1
+    assert f"readwrite {TOPICS.trust()}" not in shipped
 
 
 # --- the check of a running broker ---------------------------------------------------------------

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from tests.support.journals import filled
+from tests.support.chains import ChainMaker
+from tests.support.journals import filled, journal_of
 from tests.support.machine import CH340
 from tests.support.site_broker import Authority
 
 from dollyd.client.trust import NodeKey
 from dollyd.daemon.brokers.check import Finding as BrokerFinding
 from dollyd.daemon.brokers.check import Level
+from dollyd.daemon.core.record import Kind, Time
 from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.discovery.listening import Heard
 from dollyd.daemon.journal import Journal
@@ -216,7 +218,9 @@ def no_certificate(bench: Bench) -> None:
     (bench.home / "box1.crt").write_text("no PEM")
 
 
-def trust(bench: Bench, *, named: bool = True, revoked: str = "", site: str = "house") -> None:
+def trust(
+    bench: Bench, *, named: bool = True, revoked: str = "", site: str = "house", renew_days: int = 0
+) -> None:
     root = new_key(bench.home / "root.pem")
     path = bench.home / "trust.json"
     new_trust(path, site, root, "2026-01-01T00:00:00.000000000Z")
@@ -225,8 +229,21 @@ def trust(bench: Bench, *, named: bool = True, revoked: str = "", site: str = "h
         node = msgspec.structs.replace(node, revoked=revoked, reason="stolen")
     if named:
         later = "2026-01-02T00:00:00.000000000Z"
-        change_trust(path, root, later, lambda old: msgspec.structs.replace(old, nodes=(node,)))
+        change_trust(
+            path, root, later, lambda old: msgspec.structs.replace(old, nodes=(node,), renew_days=renew_days)
+        )
     bench.configure(("[tables.r1]", f'trust = "{path}"\nroot = "{root.kid}"\n[tables.r1]'))
+
+
+def early_record(bench: Bench) -> None:
+    trust(bench)
+    maker = ChainMaker(by=bench.signer)
+    body = {"event": "chain-start", "jwk": bench.signer.jwk, "reason": "new-journal"}
+    time = Time(
+        utc="2025-12-31T23:59:59.000000000Z", monotonic_ns=1, boot="b", synchronised=True, error_bound_us=1
+    )
+    maker.add(Kind.KEY, body=body, header={"time": time})
+    journal_of(bench.home / "journal.db", maker)
 
 
 def strange_key(bench: Bench) -> None:
@@ -297,6 +314,8 @@ SEEDS: Iterable[tuple[str, Callable[[Bench], None]]] = (
     ("cert-not-yet", lambda bench: certificate(bench, -30 * DAY_NS)),
     ("cert-soon", lambda bench: certificate(bench, 0, hours=24 * 9)),
     ("cert-key", strange_key),
+    ("trust-old", lambda bench: trust(bench, renew_days=1)),
+    ("records-before-trust", early_record),
     ("key-untrusted", lambda bench: trust(bench, named=False)),
     ("key-revoked", lambda bench: trust(bench, revoked="2026-02-01T00:00:00.000000000Z")),
     ("trust-file", lambda bench: trust(bench, site="elsewhere")),
