@@ -150,9 +150,7 @@ def test_attack_3c_nothing_goes_on_behind_the_last_record_of_a_revoked_key() -> 
 
 @pytest.mark.parametrize("behind", [1, 2, 3])
 @pytest.mark.parametrize("whole", [True, False])
-def test_attack_3c_another_history_before_the_last_record_is_not_believed(
-    behind: int, *, whole: bool
-) -> None:
+def test_attack_3c_another_history_up_to_the_last_record_is_not_believed(behind: int, *, whole: bool) -> None:
     """The thief writes anew what the revocation covers by its numbers; he cannot come to its digest."""
     maker = ChainMaker().begin().play(1, 2)
     trust = trusted(revoked(place(maker, 7)))

@@ -243,7 +243,7 @@ def early_record(bench: Bench) -> None:
         utc="2025-12-31T23:59:59.000000000Z", monotonic_ns=1, boot="b", synchronised=True, error_bound_us=1
     )
     maker.add(Kind.KEY, body=body, header={"time": time})
-    journal_of(bench.home / "journal.db", maker)
+    journal_of(bench.home / "journal.db", maker).chmod(0o660)
 
 
 def strange_key(bench: Bench) -> None:
