@@ -24,12 +24,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from examples.settlement_service import HELD, open_database
+from examples.settlement.book import HELD
+from examples.settlement.database import open_database
 from tests.support.broker import Mosquitto, until
 from tests.support.daemon import ODDS_BOX, SITE, Daemon, Installation, Told, journaled, verified
 from tests.support.simulated_table import SimulatedTable
 
-SERVICE = Path(__file__).parents[1] / "examples" / "settlement_service.py"
+ROOT = Path(__file__).parents[1]
 PRISON = ("prison-1", "prison-2")
 """Tables of variant D, where zero imprisons even chances; the others play variant B."""
 TABLES = (*(f"r{number}" for number in range(1, 9)), *PRISON)
@@ -62,20 +63,30 @@ def check(condition: bool, promise: str) -> None:
 class Service:
     """The service as a child process that can be killed and started again, and its data base.
 
-    `data`: its address, else a file in `directory`.
+    `data`: its address, else a file in `directory`. `options`: where it listens and whom it trusts, in
+    place of the broker's open port and the JWK set.
     """
 
-    def __init__(self, broker: Mosquitto, jwks: Path, directory: Path, data: str = "") -> None:
+    def __init__(
+        self,
+        broker: Mosquitto,
+        jwks: Path,
+        directory: Path,
+        data: str = "",
+        options: Sequence[str] = (),
+    ) -> None:
         self.data = data or str(directory / "settlement.db")
         self.log = directory / "settlement.log"
-        self._command = [sys.executable, str(SERVICE), "--broker", broker.address, "--site", SITE]
-        self._command += ["--keys", str(jwks), "--data", self.data]
+        self._command = [sys.executable, "-m", "examples.settlement", "--site", SITE, "--data", self.data]
+        self._command += options or ["--broker", broker.address, "--keys", str(jwks)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it."""
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=ROOT
+            )
 
     def kill(self) -> None:
         """As a power cut does."""
@@ -260,6 +271,7 @@ class Soak:
         await self._rest(self._started)
         await self.service.settling()
         await self._rest(self._chains_begun)
+        await self._rest(lambda: set(self._chains().values()) <= set(self.service.watermarks()))
         for name, chain in self._chains().items():
             self.service.place(name, chain, range(1, 2 * self.given.rounds // len(TABLES) + SPARE))
         for table in self.tables.values():

@@ -1,0 +1,1 @@
+"""A small settlement service: signed records in, payouts out."""
