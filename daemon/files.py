@@ -84,11 +84,13 @@ def sync_directory(path: Path) -> None:
 def replace_file(path: Path, data: bytes, *, like: Path | None = None) -> None:
     """Replace a file as a whole, or make it: durable when this returns, its name too. Raises `OSError`.
 
-    Nobody sees a part of it, and after a crash there is the old one or the new one. `like`: a file whose
-    owner and mode the new one is given.
+    Nobody sees a part of it, and after a crash there is the old one or the new one. What stands at the name
+    of the spare file, a link to another among others, is removed and never written through. `like`: a file
+    whose owner and mode the new one is given.
     """
     new = path.with_name(f".{path.name}.new")
-    with new.open("wb") as out:
+    new.unlink(missing_ok=True)
+    with new.open("xb") as out:
         if like is not None:
             give_to_owner_of(like, out.fileno())
         out.write(data)

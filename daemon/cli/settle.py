@@ -37,6 +37,8 @@ from dollyd.daemon.terminal import say, say_json, shown
 from dollyd.daemon.trust_file import keys_for_verification
 
 STANDARD_INPUT = "-"
+EXIT_UNPINNED = 3
+"""Settled, and nobody vouches for the record's key."""
 
 
 class _BetText(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,11 +67,15 @@ def settle(
     ] = None,
     root: Annotated[str, typer.Option(metavar="KID", help="... and the root that it is signed under.")] = "",
     trust_min_version: TrustMinVersion = 0,
+    unpinned: Annotated[
+        bool, typer.Option("--unpinned", help="Exit 0 also where no keys were given to trust.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:
     """Settle bets by one result or void, in minor units.
 
-    Without --keys or --trust the signature is not checked.
+    Without --keys or --trust the signature is not checked, nobody vouches for the record, and the exit code
+    is 3.
 
     A correction is settled twice: as it was published, which is taken back, and as it counts. What one record
     shows is checked: the two persons behind a decision by hand, with --trust whose they are. Its chain is not
@@ -93,12 +99,26 @@ def settle(
     if as_json:
         known = {"verified": trusted is not None, "persons": judged.persons, "unchecked": judged.unchecked}
         say_json(known | _as_dict(payload, book, answers, adjustments))
-        return
-    said = "signature good" if trusted is not None else "signature NOT CHECKED (no --keys, no --trust)"
+    else:
+        _print(payload, judged, answers, adjustments, checked=trusted is not None)
+    if trusted is None and not unpinned:
+        raise typer.Exit(EXIT_UNPINNED)
+
+
+def _print(
+    payload: dict[str, Any],
+    judged: Judged,
+    answers: list[Answer],
+    adjustments: list[Adjustment],
+    *,
+    checked: bool,
+) -> None:
+    unchecked = "signature NOT CHECKED (no --keys, no --trust): nobody vouches for it"
+    said = "signature good" if checked else unchecked
     said += _PERSONS[judged.persons]
     say(f"table {payload.get('table')}, round {payload.get('round')}: {payload['kind']}; {said}")
-    for unchecked in judged.unchecked:
-        say(f"NOT CHECKED: {unchecked}")
+    for what in judged.unchecked:
+        say(f"NOT CHECKED: {what}")
     if payload["kind"] == Kind.CORRECTION:
         _print_adjustments(adjustments)
     else:

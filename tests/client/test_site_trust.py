@@ -122,3 +122,13 @@ def test_a_newer_file_counts_also_where_it_cannot_be_kept(tmp_path: Path) -> Non
     assert [entry["event"] for entry in logs] == ["trust_file_not_kept"]
     assert (knows(trust, 2), trust.offer(file_of(1, 1))) == (True, False)
     assert knows(SiteTrust(ROOT.kid, SITE, path), 1)
+
+
+def test_a_link_at_the_name_of_the_spare_file_leads_nowhere(tmp_path: Path) -> None:
+    other, kept = tmp_path / "other", tmp_path / "trust.json"
+    other.write_bytes(b"precious")
+    (tmp_path / ".trust.json.new").symlink_to(other)
+    assert SiteTrust(signer(8).kid, SITE, kept).offer(file_of(1, 1))
+    assert other.read_bytes() == b"precious"
+    assert kept.read_bytes() == file_of(1, 1)
+    assert not kept.is_symlink()

@@ -317,8 +317,17 @@ def test_the_command_gives_json_and_says_whether_it_was_verified(command: Callab
         said = CliRunner().invoke(application, [*arguments, "--json"])
         answer = json.loads(said.stdout)
         assert answer["verified"] is verified
+        assert said.exit_code == (0 if verified else 3)
         assert [bet["paid"] for bet in answer["answers"]] == [2500, 0]
         assert answer["rulebook"]["digest"] == ROULETTE.digest
+
+
+def test_without_keys_nobody_vouches_for_what_was_settled(command: Callable[..., list[str]]) -> None:
+    arguments = command()[:-1]
+    said = CliRunner().invoke(application, arguments)
+    assert said.exit_code == 3
+    assert "signature NOT CHECKED (no --keys, no --trust): nobody vouches for it" in said.stdout
+    assert CliRunner().invoke(application, [*arguments, "--unpinned"]).exit_code == 0
 
 
 def test_the_command_shows_both_answers_of_a_correction(command: Callable[..., list[str]]) -> None:
