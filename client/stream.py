@@ -23,6 +23,7 @@ from typing import Self
 import structlog
 
 from dollyd.client.asking import Asking, end_of
+from dollyd.client.brokers import Brokers, together
 from dollyd.client.delivered import Delivered, StreamStats
 from dollyd.client.jws import Keys
 from dollyd.client.key_source import KeySource
@@ -33,16 +34,11 @@ from dollyd.client.site_trust import SiteTrust
 from dollyd.client.watermark import Watermark, WatermarkStore, session_of
 from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.errors import ensure
-from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
+from dollyd.daemon.mqtt import LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.topics import ANY, NODE, TRUST, Topics, check_name
 
 TICK_S = 0.1
 """Between two looks at gaps and acks; what is only out of order is not asked for meanwhile."""
-PAUSE_FIRST_S = 0.2
-PAUSE_MAX_S = 30.0
-"""Pauses between links, doubled from the first to the longest, each shortened by up to half by chance."""
-STEADY_S = 10.0
-"""A link that lived so long ends the doubling; two consumers that fight for one name never get there."""
 CLOSE_S = 2.0
 """For the last acks when the stream is closed."""
 
@@ -101,12 +97,7 @@ class Stream:
         self._news = asyncio.Event()
         self._link: MqttLink | None = None
         self._broker = ""
-        self._next_broker = 0
-        self._heard_s = 0.0
-        self._keep_session = True
-        """At the next link; a fresh one every time that nobody was heard."""
-        self._failures = 0
-        self._told_cause = ""
+        self._brokers = Brokers(mqtt.brokers, self._patience.quiet_s, self._rng)
         self._asking = Asking(self._topics, consumer)
         self._acks: dict[str, Watermark] = {}
         self._acks_due: set[str] = set()
@@ -221,68 +212,25 @@ class Stream:
 
     async def _run(self) -> None:
         """Keep a link until cancelled, or closed."""
-        while True:
-            brokers = self._mqtt.brokers
-            turns = [brokers[(self._next_broker + turn) % len(brokers)] for turn in range(len(brokers))]
-            links = self.stats.links
-            self._next_broker = 0
-            for broker in turns:
-                try:
-                    await self._use(broker)
-                except LinkError as error:
-                    self._tell_lost(broker, error)
-                    if error.cause is Cause.LEFT:
-                        return
-                if self.stats.links > links:
-                    break
-            pause_s = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** min(self._failures, 30))
-            self._failures += 1
-            await asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0))
+        await self._brokers.keep(self._use)
 
     async def _use(self, broker: str) -> None:
-        keep_session, self._keep_session = self._keep_session, True
-        async with MqttLink(self._mqtt, broker, keep_session=keep_session) as link:
+        async with MqttLink(self._mqtt, broker, keep_session=not self._brokers.fresh) as link:
             self.stats.links += 1
-            began_s = time.monotonic()
+            self._brokers.linked()
             try:
                 self._asking.restart()
                 self._acks_due.update(self._acks)
                 self._reader.restart()
-                await self._work(link, broker)
+                await together(link.wait_lost(), self._listen(link), self._tend(link, broker))
             finally:
                 self._link = None
-                if time.monotonic() - began_s > STEADY_S:
-                    self._failures = 0
-
-    async def _work(self, link: MqttLink, broker: str) -> None:
-        """Listen and ask until the link ends; raises its `LinkError`.
-
-        Not a TaskGroup: that of Python 3.11 can drop our own cancellation when a task of it fails meanwhile.
-        """
-        tasks = (
-            asyncio.create_task(link.wait_lost(), name="stream-link"),
-            asyncio.create_task(self._listen(link), name="stream-listen"),
-            asyncio.create_task(self._tend(link, broker), name="stream-tend"),
-        )
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        finally:
-            await _cancel(tasks)
-        # One link has one LinkError, whichever task met it first; anything else is worse and goes first.
-        errors = [error for task in tasks if not task.cancelled() and (error := task.exception()) is not None]
-        raise min(errors, key=lambda error: isinstance(error, LinkError))
-
-    def _tell_lost(self, broker: str, error: LinkError) -> None:
-        """Log the step from one trouble to another, not each retry."""
-        if error.cause not in {Cause.LEFT, self._told_cause}:
-            self._told_cause = error.cause
-            _LOG.warning("broker_lost", broker=broker, cause=str(error.cause), detail=error.detail)
 
     # -- what comes in ---------------------------------------------------------------------------------------
 
     async def _listen(self, link: MqttLink) -> None:
         async for message in link.messages():
-            self._heard_s, self._told_cause = time.monotonic(), ""
+            self._brokers.heard()
             self._hear(message)
             self._news.set()
 
@@ -314,9 +262,7 @@ class Stream:
         for topic_filter in self._filters():
             await link.subscribe(topic_filter)
         self._link, self._broker = link, broker
-        if self._told_cause != Cause.SILENT:  # where nobody is heard at all, each new link is no news
-            _LOG.info("broker_connected", broker=broker, session_present=link.session_present)
-        heard_s = time.monotonic()
+        self._brokers.listens(broker, link)
         while True:
             await asyncio.sleep(TICK_S)
             now_s = time.monotonic()
@@ -328,14 +274,7 @@ class Stream:
             if now_s - self._acks_at_s >= self._patience.ack_s:
                 self._acks_at_s = now_s
                 await self._publish_acks(link)
-            alone = len(self._mqtt.brokers) == 1  # then silence is only that of everybody
-            if not alone and NodeState.ONLINE in self.nodes.states(now_s).values():
-                heard_s = now_s
-            if now_s - max(heard_s, self._heard_s if alone else 0) > self._patience.quiet_s:
-                # The nodes are elsewhere or away; or the broker sends nothing more into a session it kept.
-                self._next_broker = self._mqtt.brokers.index(broker) + 1
-                self._keep_session = False
-                raise LinkError(Cause.SILENT, "no node is heard at this broker")
+            self._brokers.look(online=NodeState.ONLINE in self.nodes.states(now_s).values())
 
     def _filters(self) -> list[str]:
         """What to subscribe to; what is kept comes first, so that `now` is where the tables are now."""
@@ -352,12 +291,3 @@ class Stream:
             await self._asking.acknowledge(link, table, mark.chain, mark.seq)
             if self._acks[table] is mark:
                 self._acks_due.discard(table)
-
-
-async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Cancel tasks until they have ended: `asyncio.wait_for` of Python 3.11, in the library, can lose one."""
-    left = set(tasks)
-    while left:
-        for task in left:
-            task.cancel()
-        _, left = await asyncio.wait(left, timeout=TICK_S)

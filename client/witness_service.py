@@ -20,13 +20,14 @@ from random import Random
 import msgspec
 import structlog
 
+from dollyd.client.brokers import PAUSE_FIRST_S, PAUSE_MAX_S, STEADY_S, together
 from dollyd.client.delivered import Delivered
 from dollyd.client.judgement import Claim
 from dollyd.client.jws import EnvelopeError, Keys, parse_envelope, verify_envelope
 from dollyd.client.key_source import KeySource, source_of
 from dollyd.client.lineage import NOBODY, Lineage
 from dollyd.client.replay import ChainError, GapError
-from dollyd.client.stream import PAUSE_FIRST_S, PAUSE_MAX_S, STEADY_S, Stream
+from dollyd.client.stream import Stream
 from dollyd.client.witness import WITNESS_TYP, state
 from dollyd.client.witness_book import Finding, WitnessBook
 from dollyd.daemon.core.record import Record
@@ -39,6 +40,9 @@ Sign = Callable[[bytes, str], bytes]
 _RECORD = msgspec.json.Decoder(Record)
 _FORGED = "signature: "
 """A `ChainError` that says so is about something that the key has not signed: that anybody can send."""
+
+TICK_S = 0.5
+"""Between two looks at where the stream listens."""
 
 _LOG = structlog.get_logger(__name__)
 
@@ -132,43 +136,37 @@ class Witness:
             _LOG.info("checkpoint_countersigned", **place, since=finding.first)
 
     async def _speak(self) -> None:
-        """Keep a link for what is said, until cancelled."""
+        """Keep a link for what is said, where the stream listens, until cancelled."""
         failures, told_cause = 0, ""
         while True:
-            for broker in self._mqtt.brokers:
-                began_s = time.monotonic()
-                try:
+            began_s, broker = time.monotonic(), self._stream.broker
+            try:
+                if broker:
                     async with MqttLink(self._mqtt, broker, keep_session=False) as link:
-                        await self._use(link)
-                except LinkError as error:
-                    if error.cause not in {Cause.LEFT, told_cause}:
-                        told_cause = error.cause
-                        _LOG.warning("statements_wait", broker=broker, cause=str(error.cause))
-                if time.monotonic() - began_s > STEADY_S:
-                    failures, told_cause = 0, ""
+                        await self._use(link, broker)
+            except LinkError as error:
+                if error.cause not in {Cause.LEFT, told_cause}:
+                    told_cause = error.cause
+                    _LOG.warning("statements_wait", broker=broker, cause=str(error.cause))
+            if time.monotonic() - began_s > STEADY_S:
+                failures, told_cause = 0, ""
             pause_s = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** min(failures, 30))
-            failures += 1
+            failures = failures + 1 if broker else 0
             await asyncio.sleep(pause_s * self._random.uniform(0.5, 1.0))
 
-    async def _use(self, link: MqttLink) -> None:
-        """Say everything, also what was said before: the broker may have forgotten it. Raises `LinkError`.
-
-        Not a TaskGroup: that of Python 3.11 can drop our own cancellation when a task of it fails meanwhile.
-        """
+    async def _use(self, link: MqttLink, broker: str) -> None:
+        """Say everything, also what was said before: the broker may have forgotten it. Raises `LinkError`."""
         self._untold.update(dict.fromkeys(self._statements))
         self._news.set()
-        tasks = (
-            asyncio.create_task(self._publish(link), name="witness-publish"),
-            asyncio.create_task(self._listen(link), name="witness-listen"),
-        )
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        finally:
-            for task in tasks:
-                task.cancel()
-            ends = await asyncio.gather(*tasks, return_exceptions=True)
-        errors = [end for end in ends if isinstance(end, Exception)]
-        raise min(errors, key=lambda error: isinstance(error, LinkError))
+        await together(self._publish(link), self._listen(link), self._follow_stream(broker))
+
+    async def _follow_stream(self, broker: str) -> None:
+        """End a link to a broker that the stream has left for another."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            where = self._stream.broker
+            if where not in {"", broker}:
+                raise LinkError(Cause.LEFT, f"the stream listens to {where}")
 
     async def _publish(self, link: MqttLink) -> None:
         while True:

@@ -26,16 +26,17 @@ from dollyd.client.archive.intake import Heard, Intake
 from dollyd.client.archive.keeper import Keeper, newest
 from dollyd.client.archive.store import Chain, Gap, Store, StoreError
 from dollyd.client.asking import Asking, end_of
+from dollyd.client.brokers import Brokers, together
 from dollyd.client.jws import Keys
 from dollyd.client.key_source import KeySource, source_of
+from dollyd.client.nodes import Nodes, NodeState
 from dollyd.client.replay import Patience
 from dollyd.client.site_trust import SiteTrust, trust_of
-from dollyd.client.stream import PAUSE_FIRST_S, PAUSE_MAX_S, STEADY_S
 from dollyd.client.trust import Trust
 from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.errors import ensure
-from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
-from dollyd.daemon.topics import TRUST, Topics, check_name
+from dollyd.daemon.mqtt import LinkError, Message, MqttLink, MqttSettings
+from dollyd.daemon.topics import NODE, TRUST, Topics, check_name
 
 QUEUE_MAX = 2000
 """Envelopes that wait to be archived. More wait in the link's inbox; what does not fit there is replayed."""
@@ -139,7 +140,10 @@ class Archive:
         self._site_trust = keys if isinstance(keys, SiteTrust) else None
         self._trusted = source_of(keys)
         self._intake = Intake(site, keys, self._announced, live=True)
-        self._keeper = Keeper(patience or Patience(), self._rng)
+        patience = patience or Patience()
+        self._keeper = Keeper(patience, self._rng)
+        self._brokers = Brokers(mqtt.brokers, patience.quiet_s, self._rng)
+        self._nodes = Nodes()
         self._queue: asyncio.Queue[Heard] = asyncio.Queue(QUEUE_MAX)
         self._link: MqttLink | None = None
         self._acked: dict[str, tuple[str, int]] = {}
@@ -166,53 +170,55 @@ class Archive:
 
     async def _connect(self) -> None:
         """Keep a link until cancelled."""
-        failures, told_cause = 0, ""
-        while True:
-            for broker in self._mqtt.brokers:
-                began_s = time.monotonic()
-                try:
-                    # No session is kept: Mosquitto 2.0 was seen to send nothing more to a member of a group
-                    # that came back to one. What went by meanwhile is missing in the chains, and asked for.
-                    async with MqttLink(self._mqtt, broker, keep_session=False) as link:
-                        await self._use(link, broker)
-                except LinkError as error:
-                    if error.cause not in {Cause.LEFT, told_cause}:
-                        told_cause = str(error.cause)
-                        _LOG.warning("broker_lost", broker=broker, cause=told_cause, detail=error.detail)
-                if time.monotonic() - began_s > STEADY_S:
-                    failures, told_cause = 0, ""
-            pause_s = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** min(failures, 30))
-            failures += 1
-            await asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0))
+        await self._brokers.keep(self._use)
 
-    async def _use(self, link: MqttLink, broker: str) -> None:
-        """Subscribe and listen; raises the `LinkError` that ends the link."""
-        self.stats.links += 1
-        self._asking.restart()
-        self._acked.clear()
-        self._keeper.restart()
+    async def _use(self, broker: str) -> None:
+        """Subscribe and listen; raises the `LinkError` that ends the link.
+
+        No session is kept: Mosquitto 2.0 was seen to send nothing more to a member of a group that came back
+        to one. What went by meanwhile is missing in the chains, and asked for.
+        """
+        async with MqttLink(self._mqtt, broker, keep_session=False) as link:
+            self.stats.links += 1
+            self._brokers.linked()
+            self._asking.restart()
+            self._acked.clear()
+            self._keeper.restart()
+            try:
+                await together(link.wait_lost(), self._listen(link, broker), self._look_for_nodes())
+            finally:
+                self._link = None
+
+    async def _listen(self, link: MqttLink, broker: str) -> None:
         topics = self._topics
         records = topics.every_record()
         # The last records are retained: from them is known how far a chain goes.
         shared = topics.shared(self._group, records) if self._group else records
-        trust = [topics.trust()] if self._site_trust else []
-        for topic_filter in (*trust, topics.every_last(), topics.every_checkpoint(), shared):
+        first = [topics.every_node_status(), *([topics.trust()] if self._site_trust else [])]
+        for topic_filter in (*first, topics.every_last(), topics.every_checkpoint(), shared):
             await link.subscribe(topic_filter)
         self._link = link
-        _LOG.info("broker_connected", broker=broker, session_present=link.session_present)
-        try:
-            async for message in link.messages():
-                await self._hear(message)
-                if self._site_trust is not None:
-                    self._site_trust.warn_if_old(iso_utc(time.time_ns()))
-        finally:
-            self._link = None
+        self._brokers.listens(broker, link)
+        async for message in link.messages():
+            self._brokers.heard()
+            await self._hear(message)
+            if self._site_trust is not None:
+                self._site_trust.warn_if_old(iso_utc(time.time_ns()))
+
+    async def _look_for_nodes(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            states = self._nodes.states(time.monotonic()).values()
+            self._brokers.look(online=NodeState.ONLINE in states)
 
     async def _hear(self, message: Message) -> None:
         """Sort a message by its topic: `.../<site>/` and then what `Topics` says."""
         match self._topics.below_site(message.topic):
             case [level] if level == TRUST and self._site_trust is not None:
                 self._site_trust.offer(message.payload)
+            case [level, node, "status"] if level == NODE:
+                now_s, utc_s = time.monotonic(), time.time()
+                self._nodes.take(node, message.payload, now_s, utc_s, retained=message.retain)
             case [table, "record", kind]:
                 await self._queue.put(Heard(message.payload, table, kind))
             case [table, "last" | "checkpoint"]:

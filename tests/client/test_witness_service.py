@@ -160,3 +160,14 @@ async def test_a_shorter_journal_is_found_by_its_retained_checkpoint(
     async with witnessing(broker, book), listening(broker, TOPICS.every_witness()) as listener:
         await until(lambda: bool(said(listener)) and said(listener)[-1].verdict == "inconsistent")
         assert said(listener)[-1].why == "record 5 is not the one that was seen before"
+
+
+async def test_n5_what_a_witness_says_goes_where_it_listens(broker: Mosquitto, book: WitnessBook) -> None:
+    """Its own line to the second broker stands; the stream listens to the first."""
+    with Mosquitto() as second:
+        maker = ChainMaker().begin().play(1, 1)
+        checkpoint(maker, 1)
+        async with listening(second, TOPICS.every_witness()) as listener, witnessing(broker, book) as witness:
+            witness._stream._broker = second.address  # as if it had gone there
+            await publish(broker, maker.envelopes)
+            await until(lambda: len(said(listener)) == 1)

@@ -6,12 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from random import Random
 
 import pytest
 from tests.client.test_site_trust import file_of
 from tests.support.archives import OpenStore, count, holds
-from tests.support.broker import Mosquitto, listening, until
+from tests.support.broker import Line, Mosquitto, listening, until
 from tests.support.chains import SITE, ChainMaker, keys, signer
 from tests.support.evenings import House
 from tests.support.replaying import TOPICS, node_at
@@ -212,3 +213,31 @@ async def test_two_instances_share_the_stream_and_one_keeps(
             await whole(store, len(entries))
             assert [instance.stats.keeps for instance in (two, again)].count(True) == 1
     assert [name for name, right in holds(store, house).items() if not right] == []
+
+
+async def test_n5_an_archive_goes_where_the_nodes_are_heard_and_comes_back_to_its_broker(
+    broker: Mosquitto, open_store: OpenStore
+) -> None:
+    """Two brokers that do not know each other: the nodes speak at the second."""
+    maker = ChainMaker().begin().play(1, 5)
+    store, patience = open_store(), replace(QUICK, quiet_s=0.6)
+    async with Line(broker) as line, node_at(broker, {maker.chain: maker}) as node:
+        with Mosquitto() as quiet:
+            status = {"state": "online", "node": "node-1", "session": 1, "valid_for_s": 60}
+            await node.keep(TOPICS.node_status("node-1"), json.dumps(status).encode())
+            mqtt = MqttSettings((quiet.address, f"127.0.0.1:{line.port}"), "replaced", ack_deadline_s=5.0)
+            instance = Archive(
+                mqtt, SITE, "archive", keys(signer()), open_store, patience=patience, rng=Random(1)
+            )
+            working = asyncio.create_task(instance.run())
+            await until(lambda: instance.stats.links == 2 and instance._link is not None)
+            await node.publish(maker.entries[:10])
+            await whole(store, 10)
+            for carrier in list(line._carriers):  # the line is cut once, and is there again at once
+                carrier.cancel()
+            await until(lambda: instance.stats.links == 3 and instance._link is not None)
+            await node.publish(maker.entries[10:])
+            await whole(store, maker.seq)
+            working.cancel()
+            await asyncio.wait({working})
+            assert instance.stats.links == 3, "the other broker is not tried"
