@@ -1,9 +1,15 @@
-"""The archive in PostgreSQL, for any number of instances side by side."""
+"""The archive in PostgreSQL, for any number of instances side by side.
+
+Nothing depends on a session of the server: behind a pooler in transaction mode each transaction has another
+one. So no statement is prepared, and the keeper's place is a row with a lease.
+"""
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -13,8 +19,12 @@ from dollyd.client.archive.rows import PARTITIONED, Value
 from dollyd.client.archive.store import Store, StoreError
 
 _SCHEMA_LOCK = 0x646F6C6C79  # "dolly"
-_KEEPER_LOCK = _SCHEMA_LOCK + 1
 CONNECT_S = 10
+LEASE_S = 10
+"""How long the keeper's place is kept for one who is not heard of any more."""
+_PASSING = frozenset({"08", "25", "26", "40", "53", "55", "57", "58", "XX"})
+"""Classes of SQLSTATE that the server may mend by itself: read-only after a change of places, a shutdown, a
+lock, no room, a session or prepared statement that is gone. The others are mistakes of ours."""
 
 
 class PostgresStore(Store):
@@ -25,17 +35,27 @@ class PostgresStore(Store):
     def __init__(self, address: str) -> None:
         with _Trouble():
             self._connection = psycopg.connect(
-                address, autocommit=True, connect_timeout=CONNECT_S, application_name="dollyd-archive"
+                address,
+                autocommit=True,
+                prepare_threshold=None,
+                connect_timeout=CONNECT_S,
+                application_name="dollyd-archive",
             )
             self._connection.execute("SET TIME ZONE 'UTC'")
-            # A connection whose other end died must not keep the keeper's lock for hours.
+            # A connection whose other end died must not keep its transaction's locks for hours.
             for setting in ("idle = 30", "interval = 10", "count = 3"):
                 self._connection.execute(f"SET tcp_keepalives_{setting}".encode())
+        self._holder = secrets.token_hex(8)
+        self._renew_s = 0.0
+        """Holding the keeper's place, when to renew the lease; monotonic."""
         self._months: set[str] = set()
         """Months whose partitions are there."""
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and give back the keeper's place."""
+        if self._renew_s and not self._connection.broken:
+            with suppress(StoreError):
+                self.query("DELETE FROM keeper WHERE holder = ?", self._holder)
         self._connection.close()
 
     @contextmanager
@@ -52,8 +72,18 @@ class PostgresStore(Store):
 
     def hold(self) -> bool:
         """Whether this is the one of all connections that looks after gaps."""
-        # Who has it gets it again; the end of the connection gives it back.
-        return bool(self.query("SELECT pg_try_advisory_lock(?)", _KEEPER_LOCK)[0][0])
+        now_s = time.monotonic()
+        if now_s < self._renew_s:
+            return True
+        held = self.query(
+            "INSERT INTO keeper AS kept VALUES (1, ?, now() + make_interval(secs => ?)) ON CONFLICT (place)"
+            " DO UPDATE SET holder = excluded.holder, until = excluded.until"
+            " WHERE kept.holder = excluded.holder OR kept.until < now() RETURNING holder",
+            self._holder,
+            LEASE_S,
+        )
+        self._renew_s = now_s + LEASE_S / 2 if held else 0.0
+        return bool(held)
 
     def prepare(self, entries: Sequence[Entry]) -> None:
         """Make the partitions of months that are new, in a transaction of their own."""
@@ -105,5 +135,6 @@ class _Trouble(AbstractContextManager[None]):
     """What is the server's or the network's trouble becomes a `StoreError`."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        passing = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        if isinstance(error, psycopg.Error) and (passing or (error.sqlstate or "")[:2] in _PASSING):
             raise StoreError(str(error).strip()) from error

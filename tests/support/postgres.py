@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +18,7 @@ from typing import Self
 
 import psycopg
 import pytest
+from tests.support.broker import free_port
 
 UNPRIVILEGED = "nobody"
 """Whom the server runs as where we are root, which it refuses."""
@@ -89,3 +94,37 @@ class Postgres:
             )
         if done.returncode != 0:
             pytest.fail(f"{program}: {(self.directory / 'output').read_text()}")
+
+
+@contextmanager
+def pooled(server: Postgres, address: str) -> Iterator[str]:
+    """The address of a data base behind PgBouncer in transaction mode; skips the test where there is none."""
+    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    if program is None:
+        pytest.skip("PgBouncer is not installed: this test needs a real pooler")
+    name, port = address.split("@/")[1].split("?", maxsplit=1)[0], free_port()
+    settings = server.directory / "pgbouncer.ini"
+    settings.write_text(
+        f"[databases]\n{name} = host={server.directory} user=dollyd\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+        f"listen_port = {port}\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 3\n"
+        "unix_socket_dir =\n"
+    )
+    user = UNPRIVILEGED if os.geteuid() == 0 else None
+    with (server.directory / "pgbouncer.log").open("wb") as log:
+        process = subprocess.Popen([program, str(settings)], user=user, stdout=log, stderr=log)
+        try:
+            _listens(port)
+            yield f"postgresql://dollyd@127.0.0.1:{port}/{name}"
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _listens(port: int) -> None:
+    deadline_s = time.monotonic() + 10
+    while True:
+        with socket.socket() as line:
+            if line.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert time.monotonic() < deadline_s, "the pooler does not listen"
+        time.sleep(0.02)

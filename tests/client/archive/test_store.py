@@ -353,12 +353,16 @@ def payload_of(envelope: bytes) -> dict[str, Any]:
 # --- schema --------------------------------------------------------------------------------------
 
 
+def steps_of(store: Store) -> list[str]:
+    return [f"{step.version:04} {step.name}" for step in migrations(store.dialect)]
+
+
 def test_an_older_schema_is_brought_forward_and_keeps_what_it_has(bare: OpenStore) -> None:
     maker = ChainMaker().begin().play(1, 3)
     store = bare()
     assert store.migrate(upto=1) == ["0001 tables"]
     bring(store, maker.envelopes)
-    assert store.migrate() == ["0002 views", "0003 rules"]
+    assert store.migrate() == steps_of(store)[1:]
     assert store.migrate() == []
     store.advance()
     assert count(store, "records") == 10
@@ -371,7 +375,7 @@ def test_two_that_start_at_once_make_the_schema_once(bare: OpenStore) -> None:
     stores = [bare() for _ in range(4)]
     with ThreadPoolExecutor(4) as instances:
         taken = [step for steps in instances.map(Store.migrate, stores) for step in steps]
-    assert sorted(taken) == ["0001 tables", "0002 views", "0003 rules"]
+    assert sorted(taken) == steps_of(stores[0])
 
 
 def test_a_newer_or_another_schema_is_refused(store: Store) -> None:

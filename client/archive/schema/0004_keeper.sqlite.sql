@@ -1,0 +1,1 @@
+-- Nothing: a lock on the file `<archive>.keeper` says which instance looks after gaps.
