@@ -25,6 +25,8 @@ from dollyd.daemon.core.record import FINAL_KINDS, VERSION, CorrectionBody, Kind
 REMEMBERED = 32
 """Ended rounds, and decisions of two persons, that a state holds."""
 
+NOT_TWO_PERSONS: Final = "two persons must stand behind it: "
+"""So begins what is said of a decision by hand that is none. A newer trust file may say otherwise."""
 KINDS: Final = {kind.value: kind for kind in Kind}
 
 
@@ -149,7 +151,7 @@ class ChainRules:
         try:
             decided = check_decision(place, found.by_people, trust)
         except ApprovalError as error:
-            return [f"two persons must stand behind it: {error}"], Persons.NONE
+            return [f"{NOT_TWO_PERSONS}{error}"], Persons.NONE
         problems = [*self._of_a_decision(found, decided)]
         self._history = b""
         before = self._decided.setdefault(decided.proposal, found.seq)

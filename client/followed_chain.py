@@ -61,6 +61,8 @@ class FollowedChain:
         self.broken = False
         self.intrudes = False
         """It was refused since it does not fit behind the other chains of its table."""
+        self.before_doubt: tuple[Watermark, int] | None = None
+        """Where it stood before a record whose persons were not known, and to which trust file's version."""
         self.begun = mark.seq > 0
         """Whether anything of it was delivered."""
         self.claims = ("", 0)

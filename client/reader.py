@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 import structlog
 
-from dollyd.client.chain_rules import taking_the_place_of
+from dollyd.client.chain_rules import NOT_TWO_PERSONS, taking_the_place_of
 from dollyd.client.delivered import Delivered, StreamStats
 from dollyd.client.followed_chain import FollowedChain, SignedRecord
 from dollyd.client.judgement import Claim, Verdict
@@ -322,12 +322,14 @@ class Reader:
         if chain is None:
             return None
         del self._ready[chain.name]
-        first = not chain.begun
+        first, before, trust = not chain.begun, chain.watermark, trust_of(self._trusted)
         try:
             if first and not self._any_chain:
                 self._check_successor(chain)
-            delivered = chain.release(trust_of(self._trusted))
+            delivered = chain.release(trust)
         except BrokenChain as error:
+            if trust is not None and error.why.startswith(NOT_TWO_PERSONS):
+                chain.before_doubt = (before, trust.version)
             self._break(chain, error.seq, error.why)
             return self.next()
         if delivered is None:
@@ -341,6 +343,17 @@ class Reader:
             self._incomplete[chain.name] = chain
         self.stats.delivered += 1
         return delivered
+
+    def _look_again(self) -> None:
+        """A newer trust file may know persons whom the last one did not."""
+        trust = trust_of(self._trusted)
+        for name, chain in tuple(self._chains.items()):
+            if trust is None or chain.before_doubt is None or chain.before_doubt[1] == trust.version:
+                continue
+            again = self._chains[name] = FollowedChain(chain.before_doubt[0], self._asker())
+            again.ends = chain.ends
+            again.order.note(again.order.seq + 1)
+            self._incomplete[name] = again
 
     def _break(self, chain: FollowedChain, seq: int, why: str) -> None:
         chain.broken = True
@@ -356,6 +369,7 @@ class Reader:
 
     def requests(self, now_s: float) -> list[Request]:
         """What to ask for now; gaps that have waited too long are raised by `next` instead."""
+        self._look_again()
         missing = self._missing()
         for chain, (first, _) in missing:
             chain.asker.look(first, now_s, certain=first <= chain.order.tip)

@@ -20,7 +20,7 @@ import structlog
 from dollyd.client.archive.following import Link, follow
 from dollyd.client.archive.intake import Entry
 from dollyd.client.archive.rows import TABLES, Value
-from dollyd.client.chain_rules import previous_in
+from dollyd.client.chain_rules import NOT_TWO_PERSONS, previous_in
 from dollyd.client.jws import parse_envelope
 from dollyd.client.replay import REPLAY_MAX
 from dollyd.client.successors import Whole, wrong_successors
@@ -107,6 +107,8 @@ class Store(ABC):
     """
 
     dialect: str
+    _judged_by = 0
+    """Version of the trust file by which chains were looked at last."""
 
     # --- what each data base does in its own way --------------------------------------------------
 
@@ -266,12 +268,16 @@ class Store(ABC):
     def advance(self, trust: Trust | None = None) -> None:
         """Follow every chain from where it is known to be whole, as far as its records keep the rules.
 
-        `trust` knows the persons behind decisions by hand, None where keys are pinned.
+        `trust` knows the persons behind decisions by hand, None where keys are pinned. What another version of
+        it did not know is looked at again.
         """
+        again = trust is not None and trust.version != self._judged_by
+        self._judged_by = trust.version if trust is not None else 0
         advanced = self.query(
             "SELECT chain, table_name, complete_to, digest, keys, kid, rules FROM chains c"
-            " WHERE broken = '' AND EXISTS"
-            " (SELECT 1 FROM links n WHERE n.chain = c.chain AND n.seq = c.complete_to + 1) ORDER BY chain"
+            " WHERE (broken = '' OR broken LIKE ?) AND EXISTS"
+            " (SELECT 1 FROM links n WHERE n.chain = c.chain AND n.seq = c.complete_to + 1) ORDER BY chain",
+            f"{NOT_TWO_PERSONS}%" if again else "",
         )
         ends = self._ends() if advanced else {}
         for chain, table, seq, digest, keys, kid, rules in advanced:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
-from tests.support.chains import PLAYED, SITE, ChainMaker, decision, keys, signer
-from tests.support.commands import BOSS, INSPECTOR, Two, correction, manual, trust, two
+from tests.support.chains import NODE, PLAYED, SITE, ChainMaker, decision, keys, signer
+from tests.support.commands import BOSS, INSPECTOR, ROOT, START, Person, Two, correction, manual, trust, two
 
 from dollyd.client import ChainError, Delivered, GapError, SiteTrust, Watermark
 from dollyd.client.chain_rules import REMEMBERED, Persons
@@ -16,7 +17,7 @@ from dollyd.client.ended import NOT_COMPARED
 from dollyd.client.jws import Keys
 from dollyd.client.key_source import KeySource
 from dollyd.client.reader import Reader
-from dollyd.client.trust import Trust
+from dollyd.client.trust import TRUST_TYP, Trust
 from dollyd.client.verify import verify_envelopes
 from dollyd.daemon.core.record import Kind
 
@@ -154,6 +155,32 @@ def test_attack_1_after_a_refusal_nothing_more_of_the_chain_is_delivered() -> No
     maker.add(Kind.ROUND, 2)
     maker.add(Kind.RESULT, 2, decision())
     assert [one.record.seq for one in delivered_of(maker)] == [1, 2, 3, 4]
+
+
+def test_a_person_whom_a_newer_trust_file_knows_is_believed_then() -> None:
+    file = {"v": 1, "site": SITE, "issued": START, "root": ROOT.jwk}
+    file |= {"nodes": [{"jwk": signer().jwk, "not_before": START, "node": NODE}]}
+
+    def version(number: int, *people: Person) -> bytes:
+        said = {"version": number, "operators": [person.entry() for person in people]}
+        return ROOT.sign(msgspec.json.encode(file | said), TRUST_TYP)
+
+    source, maker = SiteTrust(ROOT.kid, SITE), corrected(FITS)
+    assert source.offer(version(1, INSPECTOR))
+    reader = Reader(SITE, source, {}, rng=Random(1))
+    for envelope in maker.envelopes:
+        reader.hear(maker.table, envelope)
+    assert [reader.next() is not None for _ in range(4)] == [True] * 4
+    with pytest.raises(ChainError, match="is not that of p1"):
+        reader.next()
+    assert reader.requests(0.0) == []
+    assert source.offer(version(2, INSPECTOR, BOSS))
+    (request,) = reader.requests(1.0)
+    assert (request.first, request.last) == (5, 5)
+    reader.hear(maker.table, maker.envelopes[4])
+    given = reader.next()
+    assert given is not None
+    assert (given.record.seq, given.persons) == (5, Persons.CHECKED)
 
 
 def test_attack_1_the_persons_of_a_site_are_known_to_a_stream_that_follows_its_trust_file() -> None:

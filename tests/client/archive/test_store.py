@@ -182,6 +182,20 @@ def test_attack_1_what_a_node_s_key_makes_alone_is_not_archived_as_good(store: S
     assert all(chain.broken for chain in store.chains())
 
 
+def test_a_person_whom_another_trust_file_knows_is_believed_then(store: Store) -> None:
+    maker = ChainMaker().begin().play(1, 1)
+    maker.add(Kind.CORRECTION, 1, correction(corrects=4))
+    bring(store, maker.envelopes)
+    for file, complete_to in ((trust(INSPECTOR), 4), (trust(INSPECTOR), 4)):
+        store.advance(file)
+        assert store.chains()[0].complete_to == complete_to
+    assert "is not that of p1" in store.chains()[0].broken
+    store._judged_by = 0  # as after a newer version, or a restart
+    store.advance(trust())
+    (chain,) = store.chains()
+    assert (chain.complete_to, chain.broken) == (5, "")
+
+
 def test_attack_1_a_second_result_stops_the_archived_chain_there_also_later(store: Store) -> None:
     maker = ChainMaker().begin().play(1, 2)
     bring(store, maker.envelopes)
