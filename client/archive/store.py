@@ -268,8 +268,8 @@ class Store(ABC):
     def advance(self, trust: Trust | None = None) -> None:
         """Follow every chain from where it is known to be whole, as far as its records keep the rules.
 
-        `trust` knows the persons behind decisions by hand, None where keys are pinned. What another version of
-        it did not know is looked at again.
+        `trust` knows the persons behind decisions by hand, None where keys are pinned. What another version
+        of it did not know is looked at again.
         """
         again = trust is not None and trust.version != self._judged_by
         self._judged_by = trust.version if trust is not None else 0
