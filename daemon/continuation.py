@@ -59,6 +59,7 @@ def restored(setup: Setup, tail: Tail, at: Stamp) -> Table:
         inspection=tail.inspection,
         round=current,
         memory=setup.game.after(tail.results[-1]["body"]["outcome"]) if tail.results else (),
+        manual=bool(tail.results) and tail.results[-1]["body"].get("mode") == "manual",
     )
 
 

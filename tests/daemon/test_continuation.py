@@ -197,3 +197,14 @@ def test_f9_the_monotonic_clock_says_how_long_ago_the_last_record_of_the_same_bo
     tail = replace(tail, last_boot="unknown" if boot == "unknown" else "one")
     at = Stamp(tail.last_mono_ns + 5 * 10**9, utc_ns(tail.last_utc) + 7 * 10**9)
     assert restarted(tail, at, boot) == Restarted(tail.last_utc, 7 * 10**9, mono_ns)
+
+
+@pytest.mark.parametrize("mode", ["manual", "auto"])
+def test_s1_after_a_restart_the_mode_is_that_of_the_last_result(journal: Journal, mode: str) -> None:
+    chain = ChainMaker().begin()
+    chain.add(Kind.RESULT, 1, {"outcome": {"pocket": "17"}, "mode": mode})
+    chain.add(Kind.VOID, 2, {})
+    journal.append(chain.entries)
+    tail = journal.tail("r1")
+    assert tail is not None
+    assert restored(make_setup("C"), tail, START).mode == mode
