@@ -22,7 +22,7 @@ import structlog
 import dollyd
 from dollyd.client.jws import keys_of_jwks
 from dollyd.daemon.brokers.address import parse_broker
-from dollyd.daemon.brokers.certificates import CertificateWatch
+from dollyd.daemon.brokers.certificates import CertificateWatch, check_pair
 from dollyd.daemon.clock import Clock, SystemClock
 from dollyd.daemon.commands.desk import CommandDesk
 from dollyd.daemon.commands.marks import CommandMarks, marks_path
@@ -214,9 +214,12 @@ class App:
     async def _run(self, journal: MeasuredJournal, loop: asyncio.AbstractEventLoop) -> None:
         failed: asyncio.Future[None] = loop.create_future()
         fail = partial(_fail, failed)
+        lost_from = journal.find_publisher_cursor()
         self._build(journal, loop, fail)
         self._publish_keyring(journal)
         self._tables.start(self._settings, self._keyring)
+        if lost_from is not None:
+            self._tell_of_lost_cursor(lost_from, journal.last_id)
         self._consumers = Consumers(
             self._settings, self._topics, self._clock, journal, self._writer, self._inbox
         )
@@ -362,6 +365,13 @@ class App:
         self._tables.written(entries, stopping=self._stop.is_set())
         self._changes.look()
 
+    def _tell_of_lost_cursor(self, cursor: int, newest: int) -> None:
+        """What was published before is not known: every chain says that some of it may come again."""
+        text = f"what was published is not known: entries after {cursor} of {newest} go out (again)"
+        _LOG.warning("cursor_lost", sent_after=cursor, newest=newest)
+        for runner in self._tables.runners.values():
+            runner.tell(house(HostIncident("cursor-lost", text), self._clock.stamp()))
+
     def _table_held(self, table: str, text: str) -> None:
         """The broker does not take a record of a table: it is said in that chain, whoever reads it later."""
         if table in self._tables.runners:
@@ -410,6 +420,7 @@ class App:
         """Raises `ConfigError` while nothing is changed yet."""
         old, new = self._settings, await asyncio.to_thread(load, Path(self._settings.file))
         keyring, mqtt = await asyncio.to_thread(checked, new)
+        await asyncio.to_thread(check_pair, new.file, mqtt.ca_file, mqtt.cert_file, mqtt.key_file)
         keyring = keyring.replacing(self._keyring)
         check_fixed(old, new)
         check_versions(new, self._tables.runners, journal)

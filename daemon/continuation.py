@@ -15,9 +15,7 @@ from dollyd.daemon.core.state import Mark, Round, Setup, Table
 from dollyd.daemon.engine import Engine
 from dollyd.daemon.journal import Tail
 from dollyd.daemon.journal_entry import utc_ns
-
-BY_CONFIGURATION = "configuration"
-"""Who opens and closes a table where no person does: it is configured, or is not any more."""
+from dollyd.daemon.journal_tail import BY_CONFIGURATION
 
 
 def carried_over(old: Engine, setup: Setup, kept: Container[str]) -> Table:
@@ -37,9 +35,16 @@ def carried_over(old: Engine, setup: Setup, kept: Container[str]) -> Table:
 
 def opens_by_itself(tail: Tail | None) -> bool:
     """Whether the table waits for nobody: it never was open, or was taken out of the configuration open."""
-    if tail is None or tail.session is None:
+    if tail is None:
         return True
+    if tail.session is None:
+        return not tail.closed_before
     return not tail.session_open and tail.session["body"]["by"] == BY_CONFIGURATION
+
+
+def closed_by_people(tail: Tail | None) -> bool:
+    """Whether people had closed the table at the end of a chain."""
+    return tail is not None and not tail.session_open and not opens_by_itself(tail)
 
 
 def restored(setup: Setup, tail: Tail, at: Stamp) -> Table:

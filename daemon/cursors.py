@@ -32,16 +32,16 @@ def cursor_path(journal: Path, name: str) -> Path:
     return journal.with_name(f"{journal.name}.cursor-{name}")
 
 
-def read_cursor(file: Path) -> int:
-    """`id` of the newest entry sent; 0 (send all) where the file is missing or holds something else.
+def read_cursor(file: Path) -> int | None:
+    """`id` of the newest entry sent; None where the file is missing or holds something else.
 
     Raises `OSError` where it cannot be read.
     """
     try:
         text = file.read_bytes()
     except FileNotFoundError:
-        return 0
-    return int(text) if _TEXT.fullmatch(text) else 0
+        return None
+    return int(text) if _TEXT.fullmatch(text) else None
 
 
 class Cursors:
@@ -59,7 +59,7 @@ class Cursors:
         """
         file = cursor_path(self._journal, name)
         try:
-            id_ = read_cursor(file)
+            id_ = read_cursor(file) or 0
         except OSError as error:
             if name != EXPORTED:
                 raise JournalError(f"{file}: cannot be read: {error.strerror}") from error
@@ -70,6 +70,14 @@ class Cursors:
         if name == EXPORTED:
             self._told = False
         return id_
+
+    def known(self, name: str) -> bool:
+        """Whether the file of `name` is there and holds a cursor. `JournalError` where it cannot be read."""
+        file = cursor_path(self._journal, name)
+        try:
+            return read_cursor(file) is not None
+        except OSError as error:
+            raise JournalError(f"{file}: cannot be read: {error.strerror}") from error
 
     def set(self, name: str, id_: int) -> None:
         """Remember that `name` has sent all entries up to `id_`. `JournalError` where the disk refuses."""

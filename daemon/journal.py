@@ -43,6 +43,9 @@ _PRUNED_A_CALL = 1000
 HELD_MAX_S = 20.0
 """How long a commit waits for another program's lock; the watchdog allows 30 s without progress."""
 
+RESENT_MAX = 5_000
+"""Entries that are sent where nobody knows what was sent: minutes of a large site, a day of one table."""
+
 
 class Journal:
     """One file with one owner. One thread appends; reads come from any thread, in short transactions."""
@@ -365,6 +368,18 @@ class Journal:
     def cursor(self, name: str) -> int:
         """`id` of the newest entry that `name` has sent, 0 for none."""
         return self._cursors.get(name)
+
+    def find_publisher_cursor(self) -> int | None:
+        """See to it that the publisher's cursor is known; gives from where it goes on where it was lost.
+
+        Nobody knows then what was sent: `RESENT_MAX` of the newest entries are, and what consumers lack of
+        the older ones they fetch by replay.
+        """
+        if self._cursors.known(PUBLISHER):
+            return None
+        id_ = max(0, self._last_id - RESENT_MAX)
+        self._cursors.set(PUBLISHER, id_)
+        return id_ if self._last_id else None
 
     def set_cursor(self, name: str, id_: int) -> None:
         """Remember that `name` has sent all entries up to `id_`; a power cut may put it back."""

@@ -76,7 +76,7 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
 def _check_nothing_lost(path: Path, newest: int) -> None:
     # SQLite takes the first damaged frame of a WAL for the end of the data and says nothing.
     for name, what in ((PUBLISHER, "sent"), (WRITTEN, "written")):
-        known = read_cursor(cursor_path(path, name))
+        known = read_cursor(cursor_path(path, name)) or 0
         if known > newest:
             raise DamagedError(f"it ends at entry {newest}, but entry {known} has been {what}")
 

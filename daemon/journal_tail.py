@@ -20,6 +20,9 @@ FINALS_LOOKED_AT = 100
 Read: TypeAlias = Callable[..., list[tuple[Any, ...]]]
 """A query and its values, to all its rows."""
 
+BY_CONFIGURATION = "configuration"
+"""Who opens and closes a table where no person does: it is configured, or is not any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tail:
@@ -53,6 +56,8 @@ class Tail:
     """Rounds with a final record."""
     checkpoint: Entry | None = None
     """The last checkpoint."""
+    closed_before: bool = False
+    """This chain has no `session` record, and people had closed the table in the one before."""
     doubt: dict[str, Any] | None = None
     """Payload of the `unresolved` record of the open round, without an odds table refused after it."""
 
@@ -79,6 +84,7 @@ def read_tail(read: Read, table: str) -> Tail | None:
     open_round = last_round if last_round and not closed else None
     doubt = _unresolved(read, chain, open_round) if open_round is not None else None
     checkpoint = _last_checkpoint(read, chain)
+    session = _last_session(read, chain)
     time = payload_of(last.envelope)["time"]
     return Tail(
         chain=last.chain,
@@ -91,7 +97,8 @@ def read_tail(read: Read, table: str) -> Tail | None:
         last_round=last_round,
         open_round=open_round,
         unresolved=doubt is not None,
-        session=_last_session(read, chain),
+        session=session,
+        closed_before=session is None and _closed_before(read, chain, table),
         inspection=_inspection(read, chain, last_round),
         results=_results(read, chain),
         finals=_finals(read, chain, checkpoint),
@@ -125,6 +132,17 @@ def _last_session(read: Read, chain: int) -> dict[str, Any] | None:
     )
     rows = rows or read("SELECT session FROM pruned WHERE chain = ? AND session IS NOT NULL", chain)
     return payload_of(rows[0][0]) if rows else None
+
+
+def _closed_before(read: Read, chain: int, table: str) -> bool:
+    # The newest chain of the table that says anything: between may be some whose keys were lost at once.
+    for (earlier,) in read(
+        "SELECT id FROM chain WHERE tbl = ? AND id < ? ORDER BY id DESC LIMIT 100", table, chain
+    ):
+        session = _last_session(read, int(earlier))
+        if session is not None:
+            return bool(session["body"]["event"] == "closed" and session["body"]["by"] != BY_CONFIGURATION)
+    return False
 
 
 def _last_checkpoint(read: Read, chain: int) -> Entry | None:

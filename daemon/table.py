@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from dollyd.daemon.clock import Clock
-from dollyd.daemon.continuation import BY_CONFIGURATION, carried_over, opens_by_itself, restarted, restored
+from dollyd.daemon.continuation import carried_over, closed_by_people, opens_by_itself, restarted, restored
 from dollyd.daemon.core.decision import setting
 from dollyd.daemon.core.events import HostIncident, HostStalled, TableClosed, TableOpened
 from dollyd.daemon.core.record import Kind, Setting, Stakes
@@ -29,6 +29,7 @@ from dollyd.daemon.displays import DeviceState, Outcome, TableState, outcome_of,
 from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house
 from dollyd.daemon.errors import InvariantError, ensure
 from dollyd.daemon.journal import Tail
+from dollyd.daemon.journal_tail import BY_CONFIGURATION
 from dollyd.daemon.session import DeviceSession, Transport
 from dollyd.daemon.settings import DeviceSettings, TableSettings
 from dollyd.daemon.writer import Draft
@@ -135,8 +136,11 @@ class TableRunner:
 
     # --- life ----------------------------------------------------------------------------------------
 
-    def start(self, tail: Tail | None, chain: str = "") -> None:
-        """Take up where the journal ends. A table that people have closed stays closed."""
+    def start(self, tail: Tail | None, chain: str = "", before: Tail | None = None) -> None:
+        """Take up where the journal ends. A table that people have closed stays closed.
+
+        `before`: how the chain ended that this one takes the place of, since its key is lost.
+        """
         at = self._clock.stamp()
         self.chain = chain
         if tail is not None:
@@ -146,7 +150,7 @@ class TableRunner:
             for payload in tail.results:
                 self._show(payload["round"], payload["body"]["outcome"])
             self._take(house(restarted(tail, at, self._clock.boot), at))
-        if opens_by_itself(tail):
+        if opens_by_itself(tail) and not closed_by_people(before):
             self._take(house(TableOpened(BY_CONFIGURATION), at))
         self.sessions = {name: self._session(name) for name in self.settings.devices}
 

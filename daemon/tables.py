@@ -11,11 +11,11 @@ import structlog
 
 from dollyd.client.jws import parse_envelope
 from dollyd.daemon.clock import Clock
-from dollyd.daemon.continuation import BY_CONFIGURATION
 from dollyd.daemon.core.events import TableClosed
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.engine import house
 from dollyd.daemon.journal import Entry, Journal, Tail
+from dollyd.daemon.journal_tail import BY_CONFIGURATION
 from dollyd.daemon.keyring import Keyring, start_chains
 from dollyd.daemon.publisher import Publisher
 from dollyd.daemon.session import DeviceSession
@@ -129,6 +129,7 @@ class Tables:
         self, settings: Mapping[str, TableSettings], tails: Mapping[str, Tail | None], keyring: Keyring
     ) -> None:
         at = self._clock.stamp()
+        ended = tails
         new = {name: tail for name, tail in tails.items() if not self._writer.has_chain(name)}
         # A table that comes back goes on with the chain that the writer has.
         tails = {**tails, **start_chains(self._writer, self._journal, keyring, new, at)}
@@ -137,7 +138,8 @@ class Tables:
                 table, self._writer, self._clock, self._random, self.show, self._fail, self.stalls.look
             )
             self.runners[name] = runner
-            runner.start(tails[name], self._writer.chain(name))
+            before = ended[name] if tails[name] is None else None
+            runner.start(tails[name], self._writer.chain(name), before)
             runner.hold(held=self._held)
             self.show(runner)
             self._retain_checkpoint(tails[name])

@@ -13,6 +13,7 @@ from cryptography import x509
 
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.errors import ConfigError
 
 WARN_DAYS = (30, 7, 1)
 """Days before the end at which a certificate is told of; after the end it is told of as expired."""
@@ -40,6 +41,20 @@ def tls_context(ca_file: str | None, cert_file: str | None, key_file: str | None
     if cert_file is not None:
         context.load_cert_chain(cert_file, key_file)
     return context
+
+
+def check_pair(file: str, ca_file: str | None, cert_file: str | None, key_file: str | None) -> None:
+    """Load the files as the next link will. Raises `ConfigError`, in the name of the configuration `file`.
+
+    A certificate is often renewed before its key, and written in two steps.
+    """
+    try:
+        tls_context(ca_file, cert_file, key_file)
+    except OSError as error:
+        named = ", ".join(path for path in (ca_file, cert_file, key_file) if path)
+        problem = f"{named}: cannot be used together: {error}"
+        remedy = "give a certificate and the key that belongs to it, then reload again"
+        raise ConfigError(file, "mqtt.cert_file", problem, remedy) from error
 
 
 def days_left(certificate: x509.Certificate, utc_ns: int) -> int:

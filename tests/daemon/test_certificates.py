@@ -9,8 +9,9 @@ from structlog.testing import capture_logs
 from tests.support.broker import Mosquitto
 from tests.support.site_broker import Authority, Site, site_of
 
-from dollyd.daemon.brokers.certificates import CertificateWatch, file_days_left, stage
+from dollyd.daemon.brokers.certificates import CertificateWatch, check_pair, file_days_left, stage
 from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.mqtt import Cause, LinkError, MqttLink
 from dollyd.daemon.topics import Topics
 
@@ -87,3 +88,24 @@ async def test_b37_an_expired_certificate_is_refused_and_its_renewal_used_at_the
     site.authority.issue("box1")
     async with MqttLink(box1, site.address) as link:
         await link.publish(TOPICS.state("r1"), b"x")
+
+
+@pytest.mark.parametrize("what", ["the key before", "half a certificate", "no key"])
+def test_n13_a_certificate_and_a_key_that_do_not_fit_are_found_before_a_link_is_given_up(
+    tmp_path: Path, what: str
+) -> None:
+    authority = Authority(tmp_path)
+    authority.issue("before")
+    authority.issue("after")
+    cert, key = tmp_path / "after.crt", tmp_path / "after.key"
+    check_pair("dollyd.toml", str(authority.ca_file), str(cert), str(key))
+    if what == "the key before":
+        key = tmp_path / "before.key"
+    elif what == "half a certificate":
+        cert.write_bytes(cert.read_bytes()[:200])
+    else:
+        key.write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"mqtt\.cert_file") as refused:
+        check_pair("dollyd.toml", str(authority.ca_file), str(cert), str(key))
+    assert str(key) in str(refused.value)
+    assert "\n" not in str(refused.value)

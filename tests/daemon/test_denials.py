@@ -53,7 +53,7 @@ def of_table(listener: Listener, table: str) -> list[int]:
     return [json.loads(payload)["entry"] for payload in listener.payloads(f"/{table}/record/")]
 
 
-async def test_a_denied_table_waits_in_order_and_the_others_go_on() -> None:
+async def test_l2_a_denied_table_waits_in_order_and_the_others_go_on() -> None:
     with guarded(STATUS, OF_T0) as broker, capture_logs() as logs:
         journal = Journal(newest=30)
         publisher = make(settings(broker.address), journal)

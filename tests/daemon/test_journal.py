@@ -311,11 +311,27 @@ def test_cursors_survive_a_restart(path: Path) -> None:
     journal.close()
 
 
-@pytest.mark.parametrize("text", [b"", b"0000000000", b"x" * 21, b"-0000000000000000001\n"])
-def test_a_cursor_that_cannot_be_read_sends_all_again(path: Path, text: bytes) -> None:
+@pytest.mark.parametrize("text", [None, b"", b"0000000000", b"x" * 21, b"-0000000000000000001\n"])
+def test_f8_a_lost_cursor_is_told_and_sends_a_bounded_number_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes | None
+) -> None:
+    monkeypatch.setattr("dollyd.daemon.journal.RESENT_MAX", 4)
+    file = path.with_name("journal.db.cursor-publisher")
     journal = Journal.open(path)
-    path.with_name("journal.db.cursor-publisher").write_bytes(text)
-    assert journal.cursor("publisher") == 0
+    assert journal.find_publisher_cursor() is None  # nothing is there to be sent
+    assert file.exists()  # and that it was never sent is known from now on
+    maker = ChainMaker().begin().play(1, 5)
+    journal.append(maker.entries)
+    assert (journal.find_publisher_cursor(), journal.cursor("publisher")) == (None, 0)
+    if text is None:
+        file.unlink()
+    else:
+        file.write_bytes(text)
+    journal.close()
+    journal = Journal.open(path)
+    goes_on = len(maker.entries) - 4
+    assert (journal.find_publisher_cursor(), journal.cursor("publisher")) == (goes_on, goes_on)
+    assert journal.find_publisher_cursor() is None
     journal.close()
 
 

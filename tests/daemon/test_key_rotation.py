@@ -21,10 +21,12 @@ from dollyd.client.trust import load_trust
 from dollyd.client.verify import verify_envelopes
 from dollyd.daemon.cli import application
 from dollyd.daemon.clock import Quality
+from dollyd.daemon.continuation import closed_by_people, opens_by_itself
 from dollyd.daemon.core.record import ClockBody, Kind, encode
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.journal import Entry, Journal
+from dollyd.daemon.journal_tail import BY_CONFIGURATION
 from dollyd.daemon.keyring import Keyring, start_chains, turn_of
 from dollyd.daemon.signing import Signer, load_signer, new_key
 from dollyd.daemon.trust_file import keys_for_verification, keys_to_follow
@@ -223,6 +225,23 @@ def test_a_lost_key_with_no_round_open_leaves_none(journal: Journal) -> None:
     Run(journal, ring(A)).end()
     Run(journal, ring(B, C)).end()
     assert story(journal) == [("chain-start", "C")]
+
+
+@pytest.mark.parametrize(("by", "closed"), [("p.korhonen", True), (BY_CONFIGURATION, False)])
+def test_l4_a_table_that_people_had_closed_stays_closed_when_the_key_is_lost(
+    journal: Journal, by: str, closed: bool
+) -> None:
+    run = Run(journal, ring(A))
+    run.writer.submit(Draft("r1", Kind.SESSION, 0, b'{"event":"closed","by":"%s"}' % by.encode(), AT))
+    run.end()
+    orphan = journal.tail("r1")
+    assert closed_by_people(orphan) is closed
+    for _ in range(2):  # and at the starts after that, when the new chain is the one that goes on
+        Run(journal, ring(C)).end()
+        tail = journal.tail("r1")
+        assert tail is not None
+        assert tail.session is None
+        assert opens_by_itself(tail) is not closed
 
 
 # --- a reload --------------------------------------------------------------------------------------
