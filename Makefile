@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-all test lint bench fuzz soak settle-soak schemas agree archive-soak deb system-test rig-test mosquitto
+.PHONY: help demo demo-all test lint bench fuzz soak settle-soak schemas agree archive-soak attack deb system-test rig-test mosquitto
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -43,6 +43,9 @@ fuzz: $(DEV) ## play COUNT damaged streams of each kind of device: nothing untru
 
 soak: $(DEV) mosquitto ## 100,000 games while everything around the tables breaks: nothing lost, nothing doubled
 	@$(BIN)/python -m tools.soak $(ARGS)
+
+attack: $(DEV) mosquitto ## attack a daemon at the shipped broker in every known way: the table beside loses nothing
+	@$(BIN)/python -m tools.attack $(ARGS)
 
 settle-soak: $(DEV) mosquitto ## kill settlement service, daemon and broker over 10,000 rounds: each bet settled once
 	@$(BIN)/python -m tools.settlement_soak $(ARGS)
