@@ -8,14 +8,16 @@ from typing import Any
 
 import msgspec
 
+from dollyd.daemon.core.bound import bound_by
 from dollyd.daemon.core.events import OddsDrawn, Restarted
 from dollyd.daemon.core.record import Odds
 from dollyd.daemon.core.stamp import Stamp
-from dollyd.daemon.core.state import Mark, Round, Setup, Table
+from dollyd.daemon.core.state import DeviceView, Mark, Round, Setup, Table
 from dollyd.daemon.engine import Engine
 from dollyd.daemon.journal import Tail
 from dollyd.daemon.journal_entry import utc_ns
 from dollyd.daemon.journal_tail import BY_CONFIGURATION
+from dollyd.drivers.spec import DeviceProtocol
 
 
 def carried_over(old: Engine, setup: Setup, kept: Container[str]) -> Table:
@@ -63,6 +65,11 @@ def restored(setup: Setup, tail: Tail, at: Stamp) -> Table:
         number=tail.last_round,
         inspection=tail.inspection,
         round=current,
+        devices=tuple(
+            DeviceView(bound.name, bound=bound_by(tuple(tail.devices[bound.name].identity.items())))
+            for bound in sorted(setup.devices, key=lambda device: device.name)
+            if bound.name in tail.devices
+        ),
         memory=setup.game.after(tail.results[-1]["body"]["outcome"]) if tail.results else (),
         manual=bool(tail.results) and tail.results[-1]["body"].get("mode") == "manual",
     )
@@ -72,6 +79,13 @@ def restarted(tail: Tail, at: Stamp, boot: str) -> Restarted:
     """What a table is told after a start: how long ago its last record was, by each clock that can say."""
     mono_ns = at.mono_ns - tail.last_mono_ns if tail.last_boot == boot != "unknown" else -1
     return Restarted(tail.last_utc, at.utc_ns - utc_ns(tail.last_utc), max(-1, mono_ns))
+
+
+def remind(protocols: Mapping[str, DeviceProtocol], tail: Tail) -> None:
+    """Tell devices in which game the journal has seen them last."""
+    for name, known in tail.devices.items():
+        if name in protocols and known.game:
+            protocols[name].remember(known.game, utc_ns(known.utc))
 
 
 def _unresolved(current: Round, body: Mapping[str, Any], at: Stamp) -> Round:

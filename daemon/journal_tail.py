@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, TypeAlias
 
 from dollyd.client.jws import parse_envelope
+from dollyd.daemon.core.bound import DEVICE_CHANGED
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.void_rules import INSPECTED_AFTER
 from dollyd.daemon.journal_entry import ENTRY, Entry, entry_of, payload_of
@@ -22,6 +23,17 @@ Read: TypeAlias = Callable[..., list[tuple[Any, ...]]]
 
 BY_CONFIGURATION = "configuration"
 """Who opens and closes a table where no person does: it is configured, or is not any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDevice:
+    """A device as the chain has seen it last."""
+
+    identity: dict[str, str]
+    game: str = ""
+    """The device's name of its last game in a record."""
+    utc: str = ""
+    """Time of that record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,8 @@ class Tail:
     """The last checkpoint."""
     closed_before: bool = False
     """This chain has no `session` record, and people had closed the table in the one before."""
+    devices: dict[str, KnownDevice] = field(default_factory=dict)
+    """What the last records say of the devices of the table, by name."""
     doubt: dict[str, Any] | None = None
     """Payload of the `unresolved` record of the open round, without an odds table refused after it."""
 
@@ -99,10 +113,11 @@ def read_tail(read: Read, table: str) -> Tail | None:
         unresolved=doubt is not None,
         session=session,
         closed_before=session is None and _closed_before(read, chain, table),
-        inspection=_inspection(read, chain, last_round),
+        inspection=_inspection(read, chain, last_round) or _device_to_inspect(read, chain),
         results=_results(read, chain),
         finals=_finals(read, chain, checkpoint),
         checkpoint=checkpoint,
+        devices=_devices(read, chain),
         doubt=doubt,
     )
 
@@ -159,6 +174,48 @@ def _finals(read: Read, chain: int, checkpoint: Entry | None) -> int:
         return _number(read, query, chain)
     told = int(payload_of(checkpoint.envelope)["body"]["finals"])
     return told + _number(read, query + " AND seq > ?", chain, checkpoint.seq)
+
+
+def _devices(read: Read, chain: int) -> dict[str, KnownDevice]:
+    """From the last record with evidence on; what people have accepted since is told by incidents."""
+    rows = read(
+        "SELECT seq, envelope FROM entry WHERE chain = ? AND kind IN ('result', 'void', 'unresolved')"
+        " ORDER BY seq DESC LIMIT 1",
+        chain,
+    )
+    known: dict[str, KnownDevice] = {}
+    if rows:
+        payload = payload_of(rows[0][1])
+        evidence = payload["body"].get("evidence", {})
+        games = {witness["device"]: witness["game"] for witness in evidence.get("witnesses", ())}
+        for device in evidence.get("devices", ()):
+            game = games.get(device["name"], "")
+            known[device["name"]] = KnownDevice(device["identity"], game, payload["time"]["utc"])
+    told = ("device-ready", DEVICE_CHANGED)
+    for body in _incidents(read, chain, rows[0][0] if rows else 0):
+        if body["what"] in told and "device" in body:
+            known[body["device"]] = KnownDevice(dict(body.get("details", {})))
+    return known
+
+
+def _incidents(read: Read, chain: int, seq: int) -> list[dict[str, Any]]:
+    rows = read(
+        "SELECT envelope FROM entry WHERE chain = ? AND kind = 'incident' AND seq > ? ORDER BY seq",
+        chain,
+        seq,
+    )
+    return [payload_of(row[0])["body"] for row in rows]
+
+
+def _device_to_inspect(read: Read, chain: int) -> str:
+    # No round is opened before the inspection, so only what follows the last opening can ask for it.
+    opened = read(
+        "SELECT seq FROM entry WHERE chain = ? AND kind = 'round' ORDER BY round DESC LIMIT 1", chain
+    )
+    asked = ""
+    for body in _incidents(read, chain, opened[0][0] if opened else 0):
+        asked = {DEVICE_CHANGED: DEVICE_CHANGED, "inspected": ""}.get(body["what"], asked)
+    return asked
 
 
 def _inspection(read: Read, chain: int, last_round: int) -> str:

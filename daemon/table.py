@@ -17,7 +17,14 @@ import msgspec
 import structlog
 
 from dollyd.daemon.clock import Clock
-from dollyd.daemon.continuation import carried_over, closed_by_people, opens_by_itself, restarted, restored
+from dollyd.daemon.continuation import (
+    carried_over,
+    closed_by_people,
+    opens_by_itself,
+    remind,
+    restarted,
+    restored,
+)
 from dollyd.daemon.core.decision import setting
 from dollyd.daemon.core.events import HostIncident, HostStalled, TableClosed, TableOpened
 from dollyd.daemon.core.record import Kind, Setting, Stakes
@@ -144,6 +151,7 @@ class TableRunner:
         at = self._clock.stamp()
         self.chain = chain
         if tail is not None:
+            remind(self.engine.protocols, tail)
             self.engine = Engine(
                 self.settings.setup, self.engine.protocols, restored(self.settings.setup, tail, at)
             )

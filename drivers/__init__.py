@@ -30,6 +30,7 @@ DRIVERS: dict[str, DriverSpec] = {
             ranges={"poll_ms": Range(cammegh_ss2.POLL_MS_MIN, None), "rotor_rpm_x10_max": Range(100, 999)},
             serial=SerialDefaults(baud=9600),
             period_ms=500,
+            expects=("firmware",),
         ),
         DriverSpec(
             name="tlp",
@@ -48,6 +49,7 @@ DRIVERS: dict[str, DriverSpec] = {
             serial=SerialDefaults(baud=115_200),
             usb=UsbDefaults(endpoint_in=0x81, endpoint_out=0x01),
             period_ms=500,
+            expects=("serial",),
         ),
         DriverSpec(
             name="winning-number-line",

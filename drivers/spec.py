@@ -82,6 +82,10 @@ class DeviceProtocol(Protocol):
         """The port is open: a new session begins, nothing heard before counts."""
         ...
 
+    def remember(self, game: str, utc_ns: int, /) -> None:
+        """Before anything else: the game in which the journal names the device last, and when that was."""
+        ...
+
     def received(self, frame: AnyFrame, at: Stamp) -> Said:
         """One frame came."""
         ...
@@ -225,5 +229,7 @@ class DriverSpec:
     """Default status period."""
     ranges: Mapping[str, Range]
     """What each option that is a number may be."""
+    expects: tuple[str, ...] = ()
+    """What a device says of itself by which `expect` can bind it to its table."""
     usb: UsbDefaults | None = None
     """None where it is not reached by USB transfers."""

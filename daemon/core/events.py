@@ -130,15 +130,20 @@ class DrawFacts:
     """What else the device showed, by its own names, e.g. readings, bonus numbers."""
 
 
-# --- devices -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class DeviceReady:
     """A device speaks, and is the one that is bound to this table."""
 
     device: str
     identity: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceChanged:
+    """What a device shows cannot be the device that was here before; `cause` is for people."""
+
+    device: str
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +246,6 @@ class OddsFailed:
     device: str
     round: int
     cause: str
-
-
-# --- people and the house ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,9 +405,6 @@ class Approved:
     original: Original | None = None
 
 
-# --- the clock and the host ----------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed; sent at the deadline that the core asked for."""
@@ -461,6 +460,7 @@ class HostIncident:
 
 DeviceEvent: TypeAlias = (
     DeviceReady
+    | DeviceChanged
     | DeviceTrouble
     | GameStarted
     | DrawStarted

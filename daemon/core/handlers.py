@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dollyd.daemon.core import decision
+from dollyd.daemon.core.bound import compared, device_changed
 from dollyd.daemon.core.changes import (
     began_while_closed,
     ended,
@@ -29,6 +30,7 @@ from dollyd.daemon.core.events import (
     Confirmed,
     CorrectionProposed,
     Defect,
+    DeviceChanged,
     DeviceReady,
     DeviceTooFast,
     DeviceTrouble,
@@ -148,12 +150,14 @@ def _device_ready(_setup: Setup, table: Table, event: DeviceReady, _at: Stamp) -
     before = view(table, event.device)
     identity = event.identity or before.identity
     table = with_view(table, replace(before, status="ready", cause="", identity=identity))
-    if before.status == "ready":
-        return table, ()
+    told: tuple[Effect, ...] = ()
     if before.status == "init":
         text = "heard for the first time since the start"
-        return table, (_incident(table, "device-ready", text, event.device, **dict(identity)),)
-    return table, (_incident(table, "device-back", f"after {before.status}", event.device),)
+        told = (_incident(table, "device-ready", text, event.device, **dict(identity)),)
+    elif before.status != "ready":
+        told = (_incident(table, "device-back", f"after {before.status}", event.device),)
+    table, changed = compared(table, event.device, event.identity)
+    return table, told + changed
 
 
 def _device_trouble(setup: Setup, table: Table, event: DeviceTrouble, _at: Stamp) -> Stepped:
@@ -417,6 +421,7 @@ HANDLERS: dict[type, Callable[[Setup, Table, Any, Stamp], Stepped]] = {
     CorrectionProposed: correction_proposed,
     Approved: approved,
     DeviceReady: _device_ready,
+    DeviceChanged: device_changed,
     DeviceTrouble: _device_trouble,
     DeviceTooFast: _device_too_fast,
     GameStarted: _game_started,

@@ -21,6 +21,7 @@ from dollyd.daemon.core.events import (
     ClockStepped,
     Confirmed,
     CorrectionProposed,
+    DeviceChanged,
     DeviceReady,
     DeviceTooFast,
     DeviceTrouble,
@@ -94,6 +95,7 @@ class Phase(StrEnum):
 _ALWAYS: frozenset[type] = frozenset(
     {
         DeviceReady,
+        DeviceChanged,
         DeviceTrouble,
         DeviceTooFast,
         ClockStepped,

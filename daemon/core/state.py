@@ -196,6 +196,8 @@ class Round:
     """Set once the round is known to be unresolved; `by` is the rule. The table is blocked."""
     spoilt: str = ""
     """The rule by which nothing that is heard of this round counts, empty where there is none."""
+    device_changed: bool = False
+    """Another device came behind a name of this table."""
     followed: bool = False
     """It was read, and another spin may have come since: the next one is not compared with it."""
 
@@ -212,6 +214,8 @@ class DeviceView:
     status: str = "init"
     cause: str = ""
     identity: tuple[tuple[str, str], ...] = ()
+    bound: tuple[tuple[str, str], ...] = ()
+    """By what the table knows it, over connections and restarts; empty where it never said who it is."""
 
 
 @dataclass(frozen=True, slots=True)

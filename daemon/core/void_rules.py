@@ -253,6 +253,12 @@ DOUBT_RULES: tuple[Rule, ...] = (
         "a person has entered what came: the devices no longer decide",
         lambda case: case.round.entered is not None,
     ),
+    Rule(
+        "device-changed",
+        _NO_GUESS,
+        "another device came behind a name of this table",
+        lambda case: case.round.device_changed,
+    ),
     _defect_rule(Defect.WRONG_DEVICE, "the device is not the one that is bound to this table"),
     _defect_rule(Defect.JOINED_MID_GAME, "the game was under way when we came"),
     _defect_rule(Defect.STALE_FRAMES, "the draw was heard faster than it can be made: old frames"),

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from dollyd.daemon.doctor import evidence_checks, file_checks, live_checks, machine_checks, port_checks
+from dollyd.daemon.doctor import (
+    bound_checks,
+    evidence_checks,
+    file_checks,
+    live_checks,
+    machine_checks,
+    port_checks,
+)
 from dollyd.daemon.doctor.case import Case, Finding, Severity
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.ports import check_port
@@ -24,6 +31,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     port_checks.unstable_names,
     port_checks.colliding_names,
     port_checks.equal_adapters,
+    bound_checks.doubled_nodes,
     port_checks.sleeping_devices,
     port_checks.late_adapters,
     port_checks.loose_plugs,
@@ -62,6 +70,8 @@ BEFORE_A_START: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     port_checks.unstable_names,
     port_checks.colliding_names,
     port_checks.equal_adapters,
+    bound_checks.unbound_devices,
+    bound_checks.doubled_nodes,
     evidence_checks.journal_disk,
     machine_checks.disk,
     evidence_checks.trust,

@@ -23,6 +23,7 @@ import msgspec
 
 from dollyd.daemon.core.events import (
     Defect,
+    DeviceChanged,
     DeviceEvent,
     DeviceReady,
     DeviceTrouble,
@@ -52,7 +53,7 @@ from dollyd.drivers.protocols.cammegh_ss2_lines import (
     parse_tail,
     said_of_itself,
 )
-from dollyd.drivers.protocols.cammegh_ss2_read import LastRead
+from dollyd.drivers.protocols.cammegh_ss2_read import LastRead, LeftAt
 from dollyd.drivers.spec import NOTHING, DeviceSetup, Order, Said, Status
 
 OPTIONS: dict[str, type] = {"polled": bool, "poll_ms": int, "rotor_rpm_x10_max": int}
@@ -89,6 +90,8 @@ class Ss2State:
     who: Identity = field(default_factory=Identity)
     read: LastRead | None = None
     """The last reading, while the wheel still shows it."""
+    left: LeftAt | None = None
+    """Where the wheel was before this connection, until a line of it was compared."""
 
 
 class Ss2Protocol:
@@ -155,15 +158,24 @@ class Ss2Protocol:
             heard_at_ns=at.mono_ns,
             status_at_ns=at.mono_ns,
             who=self._state.who.anew(),
+            left=self._state.left,
         )
         return self.tick(at)
 
-    def lost(self, cause: str, _at: Stamp) -> Said:
+    def remember(self, game: str, utc_ns: int) -> None:
+        """Another run of the daemon has seen it in this game."""
+        counter = game.rpartition("/")[2].partition("#")[0]
+        if counter.isdigit():
+            self._change(left=LeftAt(int(counter), utc_ns, by_utc=True))
+
+    def lost(self, cause: str, at: Stamp) -> Said:
         """The port is gone; the game in progress with it."""
         if story := self._story():
             story.end(Ending.LOST, Defect.DEVICE_LOST)
             self._close(story)
-        self._state = Ss2State(status=Status.LOST, who=self._state.who.anew())
+        last, left = self._state.last, self._state.left
+        left = LeftAt(last.counter, at.mono_ns) if last and left is None else left
+        self._state = Ss2State(status=Status.LOST, who=self._state.who.anew(), left=left)
         self._trouble(Status.LOST, cause)
         return self._said()
 
@@ -267,6 +279,7 @@ class Ss2Protocol:
         if at.mono_ns - self._state.status_at_ns > self._silence_ns and line.state is not State.PLACE_BETS:
             self._gap(State.PLACE_BETS, *SPINNING)
         self._compare_last(line)
+        self._compare_left(line, at)
         self._tell_game(line, at)
         self._change(last=line, status_at_ns=at.mono_ns)
         self._health(line)
@@ -281,6 +294,20 @@ class Ss2Protocol:
             self._change(read=None)
         else:
             self._change(read=read.after(line))
+
+    def _compare_left(self, line: StatusLine, at: Stamp) -> None:
+        """The first lines of a connection: is it the wheel that was here before? One may be damaged."""
+        left = self._state.left
+        if left is None:
+            return
+        if left.leads_to(line, at, self._period_ns):
+            self._change(left=None)
+        elif left.refuted != line.counter:
+            self._change(left=replace(left, refuted=line.counter))
+        else:
+            cause = f"counter {line.counter:03} cannot follow {left.counter:03} so soon"
+            self._events.append(DeviceChanged(self._setup.name, cause))
+            self._change(left=None)
 
     def _tell_game(self, line: StatusLine, at: Stamp) -> None:
         """Let the game that a line belongs to hear it: the one in progress, a new one, or none."""

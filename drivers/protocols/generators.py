@@ -149,6 +149,9 @@ class GeneratorProtocol:
         )
         return Said((), self._start)
 
+    def remember(self, _game: str, _utc_ns: int) -> None:
+        """It has no games of its own."""
+
     def lost(self, cause: str, _at: Stamp) -> Said:
         """The port is gone, and the draw of this round with it."""
         self._fail("device-lost")

@@ -126,6 +126,9 @@ class TlpDevice(Generic[Own]):
         self._say("QRY")
         return self._said()
 
+    def remember(self, _game: str, _utc_ns: int) -> None:
+        """Its serial number says who it is."""
+
     def lost(self, cause: str, _at: Stamp) -> Said:
         """The port is gone."""
         self._on_lost()

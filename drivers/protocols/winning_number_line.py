@@ -91,6 +91,9 @@ class WinningNumberLineProtocol:
         self._state = LineState(connected=True, session=str(at.utc_ns // NS_PER_MS))
         return NOTHING
 
+    def remember(self, _game: str, _utc_ns: int) -> None:
+        """It has no counter."""
+
     def lost(self, cause: str, _at: Stamp) -> Said:
         """The port is gone."""
         self._state = replace(self._state, connected=False, status=Status.LOST, game=None)

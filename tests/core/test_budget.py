@@ -101,6 +101,9 @@ class Parrot:
         spoken: Spoken = event
         return Said((spoken,))
 
+    def remember(self, _game: str, _utc_ns: int) -> None:
+        pass
+
     def lost(self, _cause: str, _at: Stamp, /) -> Said:
         return NOTHING
 
