@@ -21,6 +21,7 @@ import structlog
 
 import dollyd
 from dollyd.client.jws import keys_of_jwks
+from dollyd.daemon.audit import Auditor
 from dollyd.daemon.brokers.address import parse_broker
 from dollyd.daemon.brokers.certificates import CertificateWatch, check_pair
 from dollyd.daemon.clock import Clock, SystemClock
@@ -225,11 +226,16 @@ class App:
         )
         for route in self._desk.routes():
             self._inbox.add(route)
+        section = self._settings.journal
+        every_s = section.verify_every_h * 3600
+        self._auditor = Auditor(Path(section.path), self._clock, every_s, self._upkeep.audited)
         self._watched = self._watch_over(journal)
         if journal.last_id:
             self._publisher.notify(journal.entries_after(journal.last_id - 1, 1))
         self._upkeep.look_at_the_disk()  # before a device can begin a round
         self._self_check.at_start()
+        if every_s and self._auditor.last is not None:
+            self._upkeep.audited(self._auditor.last)
         async with asyncio.TaskGroup() as group:
             self._duties = Duties(group, fail)
             failure = group.create_task(_watch(failed), name="failure")
@@ -298,6 +304,7 @@ class App:
             certificates=certificate_watch(self._mqtt, self._clock),
             tables=self._tables.runners,
             services={**self._consumers.services(), "commands": self._desk.snapshot},
+            auditor=self._auditor,
         )
 
     async def _end(self) -> None:
@@ -328,6 +335,7 @@ class App:
         work["upkeep"] = self._upkeep.run()
         work["certificates"] = self._watched.certificates.run()
         work["self-check"] = self._self_check.run()
+        work["audit"] = self._auditor.run()
         work["reload"] = self._reloads(journal)
         work["table-changes"] = self._changes.run()
         hotplug = Hotplug(self._wake_sessions)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from dollyd.daemon.core.events import PlayHalted
+from dollyd.daemon.core.rulebook import UNSOUND_JOURNAL
 
 
 class Halt(StrEnum):
@@ -13,6 +14,7 @@ class Halt(StrEnum):
 
     DISK_FULL = "disk-full"
     JOURNAL_HELD = "journal-held"
+    JOURNAL_UNSOUND = UNSOUND_JOURNAL
     SELF_CHECK = "self-check"
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from dollyd.daemon.audit import Audit, Auditor
 from dollyd.daemon.brokers.certificates import CertificateWatch
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import iso_utc
@@ -74,6 +75,11 @@ class JournalHealth(Struct, frozen=True, kw_only=True):
     wal_bytes: int
     captures_bytes: int
     disk_free_bytes: int
+    verified_time: str = ""
+    """When the last verification of the whole journal began; empty: none is known."""
+    verified_records: int = 0
+    verified_problems: int = 0
+    """What it found wrong, the first ones counted; 0: sound up to then."""
 
 
 class DeviceHealth(Struct, frozen=True, kw_only=True):
@@ -116,6 +122,7 @@ class Watched:
     certificates: CertificateWatch
     tables: Mapping[str, TableRunner]
     services: Mapping[str, Snapshot]
+    auditor: Auditor
 
 
 def node_health(watched: Watched) -> NodeHealth:
@@ -131,7 +138,7 @@ def node_health(watched: Watched) -> NodeHealth:
             resident_kib=memory_kib(), peak_kib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         ),
         writer=_writer(watched.writer, watched.journal, watched.writer.oldest_ms(now)),
-        journal=_journal(watched.journal),
+        journal=_journal(watched.journal, watched.auditor.last),
         publisher=publisher,
         devices=devices,
         certificates=dict(watched.certificates.days_left),
@@ -190,13 +197,16 @@ def _writer(writer: Writer, journal: MeasuredJournal, oldest_ms: int) -> WriterH
     )
 
 
-def _journal(journal: MeasuredJournal) -> JournalHealth:
+def _journal(journal: MeasuredJournal, audit: Audit | None) -> JournalHealth:
     return JournalHealth(
         entries=journal.last_id,
         bytes=_size(journal.path),
         wal_bytes=_size(journal.path.with_name(f"{journal.path.name}-wal")),
         captures_bytes=journal.captures_bytes(),
         disk_free_bytes=_free(journal.path.parent),
+        verified_time=audit.time if audit else "",
+        verified_records=audit.records if audit else 0,
+        verified_problems=len(audit.problems) if audit else 0,
     )
 
 

@@ -17,7 +17,7 @@ from dollyd.client.jws import Keys
 from dollyd.daemon.cursors import EXPORTED, PUBLISHER, WRITTEN, cursor_path, read_cursor
 from dollyd.daemon.files import sync_directory
 from dollyd.daemon.journal_check import DamagedError, check, read_last
-from dollyd.daemon.journal_file import check_is_journal, connect, has_tables
+from dollyd.daemon.journal_file import audit_path, check_is_journal, connect, has_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _files(path: Path) -> list[Path]:
     """The files of a journal, the main one first."""
     side_files = [path.with_name(path.name + ending) for ending in ("-wal", "-shm")]
     cursors = [cursor_path(path, name) for name in (PUBLISHER, WRITTEN, EXPORTED)]  # places in this very file
-    return [file for file in (path, *side_files, *cursors) if file.exists()]
+    return [file for file in (path, *side_files, *cursors, audit_path(path)) if file.exists()]
 
 
 def _put_aside_before(path: Path) -> Damage | None:

@@ -62,6 +62,11 @@ COMMIT;
 """
 
 
+def audit_path(journal: Path) -> Path:
+    """The file that says what the last verification of a journal found."""
+    return journal.with_name(f"{journal.name}.verified")
+
+
 class JournalUnusableError(JournalError):
     """The journal cannot be opened as configured; the operator must change something."""
 

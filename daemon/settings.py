@@ -59,6 +59,8 @@ class JournalSection(_Section, frozen=True):
     """Older records go, where they are sealed, exported and acknowledged; None keeps all."""
     checkpoint_every_s: Positive = 3600
     """A chain that has new records gets a checkpoint so often, and when its table closes or we stop."""
+    verify_every_h: NotNegative = 24
+    """The whole journal is verified so often, in the background; 0: never."""
 
 
 class SigningSection(_Section, frozen=True):

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import structlog
 
+from dollyd.daemon.audit import Audit
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.events import ClockStepped, Event, HostIncident
 from dollyd.daemon.core.stamp import CLOCK_STEP_NS, DOWN_MAX_NS, NS_PER_MS, NS_PER_S, iso_utc
@@ -28,6 +29,7 @@ _PRUNE_EVERY_LOOKS = 60
 _NS_PER_DAY = 86_400 * NS_PER_S
 _MINUTE_NS = 60 * NS_PER_S
 _MB = 1_000_000
+_TEXT_MAX = 500
 
 _LOG = structlog.get_logger(__name__)
 
@@ -135,6 +137,12 @@ class Upkeep:
         else:
             _LOG.info("journal_free")
         self.halts.put(Halt.JOURNAL_HELD, holds=bool(holder))
+
+    def audited(self, found: Audit) -> None:
+        """An unsound journal is told in every chain, and lets no round begin unless the profile says so."""
+        if found.problems:
+            self._tell(HostIncident(Halt.JOURNAL_UNSOUND, found.problems[0][:_TEXT_MAX]))
+        self.halts.put(Halt.JOURNAL_UNSOUND, holds=bool(found.problems))
 
     # --- room ----------------------------------------------------------------------------------------
 

@@ -431,7 +431,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class PlayHalted:
-    """The host lets no new round begin, and why; an empty `reason` lets play go on."""
+    """The host lets no new round begin, and why, separated by commas; no `reason` lets play go on."""
 
     reason: str
 

@@ -62,6 +62,7 @@ from dollyd.daemon.core.events import (
 )
 from dollyd.daemon.core.people import approved, correction_proposed, none_imprisoned, result_proposed
 from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.rulebook import UNSOUND_JOURNAL
 from dollyd.daemon.core.stamp import CLOCK_STEP_NS, DOWN_MAX_NS, NS_PER_MS, Stamp, iso_utc
 from dollyd.daemon.core.state import (
     HOST_STALLED,
@@ -386,15 +387,17 @@ def _clock_stepped(setup: Setup, table: Table, event: ClockStepped, at: Stamp) -
     return table, (Emit(Kind.CLOCK, 0, body),)
 
 
-def _play_halted(_setup: Setup, table: Table, event: PlayHalted, _at: Stamp) -> Stepped:
-    if event.reason == table.halted:
+def _play_halted(setup: Setup, table: Table, event: PlayHalted, _at: Stamp) -> Stepped:
+    tolerated = {UNSOUND_JOURNAL} if setup.rules.unsound_journal == "tell" else set()
+    reason = ",".join(one for one in event.reason.split(",") if one not in tolerated)
+    if reason == table.halted:
         return table, ()
-    if event.reason:
+    if reason:
         text = "no new round is opened; one in progress is played to its end"
-        incident = _incident(table, "play-halted", text, reason=event.reason)
+        incident = _incident(table, "play-halted", text, reason=reason)
     else:
         incident = _incident(table, "play-resumed", "new rounds are opened again", reason=table.halted)
-    return replace(table, halted=event.reason), (incident,)
+    return replace(table, halted=reason), (incident,)
 
 
 def _host_incident(_setup: Setup, table: Table, event: HostIncident, _at: Stamp) -> Stepped:

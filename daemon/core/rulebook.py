@@ -20,6 +20,10 @@ from dollyd.daemon.decoding import from_toml
 T = TypeVar("T")
 
 
+UNSOUND_JOURNAL = "journal-unsound"
+"""A reason of the host to halt play that a profile may tolerate (`unsound_journal`)."""
+
+
 class RuleTextError(Exception):
     """A rulebook, layout or profile is not what its kind asks; the message names the key."""
 
@@ -93,6 +97,8 @@ class GameProfile(RuleText, frozen=True):
     """A key on the console counts only with a badge that is known."""
     void_until: Literal["confirmed", "settled"] = "confirmed"
     void_stake_policy: Literal["player_choice", "returned", "carried", "unstated"] = "unstated"
+    unsound_journal: Literal["block", "tell"] = "block"
+    """Whether new rounds wait for people where old records of the journal are damaged or missing."""
     hold_ms: int = 0
     """Time between landing and automatic confirmation; 0 unless the profile asks for it."""
     unresolved_void_after_s: int = 0

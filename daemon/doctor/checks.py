@@ -47,6 +47,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     evidence_checks.journal_disk,
     evidence_checks.journal_access,
     evidence_checks.journal_damage,
+    evidence_checks.journal_audit,
     machine_checks.disk,
     evidence_checks.trust,
     evidence_checks.certificates,

@@ -15,12 +15,14 @@ from cryptography import x509
 
 from dollyd.client.judgement import Verdict
 from dollyd.client.trust import Trust
+from dollyd.daemon.audit import last_audit
 from dollyd.daemon.brokers.certificates import WARN_DAYS, days_left, tls_context
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.doctor.case import BE_ROOT, Case, Finding, fault, warning
 from dollyd.daemon.errors import JournalError
 from dollyd.daemon.files import Sight, look_for
 from dollyd.daemon.journal import Journal
+from dollyd.daemon.journal_entry import utc_ns
 from dollyd.daemon.journal_file import connect_read_only
 from dollyd.daemon.keyring import too_early
 
@@ -102,6 +104,25 @@ def _file_damage(path: Path) -> Iterator[Finding]:
     elif said != "ok":
         remedy = "restart dollyd: it keeps the file and begins a new chain; `dollyd verify` the old one"
         yield fault("journal-damaged", f"{path}: {' '.join(said.split())}", remedy)
+
+
+def journal_audit(case: Case) -> Iterator[Finding]:
+    """What the last verification of the whole journal found, which the daemon does in the background."""
+    if case.settings is None:
+        return
+    path = Path(case.settings.journal.path)
+    found = last_audit(path)
+    if found is None:
+        return
+    if found.problems:
+        remedy = f"keep the file, `dollyd verify {path}` says all; hold it against what consumers have"
+        what = f"{path}, verified at {found.time}: {found.problems[0]}"
+        yield fault("journal-unsound", what, remedy)
+        return
+    age_ns = case.clock.stamp().utc_ns - utc_ns(found.time)
+    if (every_h := case.settings.journal.verify_every_h) and age_ns > 3 * every_h * 3600 * NS_PER_S:
+        what = f"{path} was verified for the last time at {found.time}"
+        yield warning("journal-not-verified", what, "see in the log why (journal_not_verified)")
 
 
 def _structure(path: Path) -> str:

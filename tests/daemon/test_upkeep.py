@@ -16,6 +16,7 @@ from tests.support.broker import until
 from tests.support.simulated import SETUP, SimulatedTable, protocols
 
 from dollyd.client.round_rules import RoundRules
+from dollyd.daemon.audit import Audit
 from dollyd.daemon.core.events import HostIncident, PlayHalted
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
@@ -253,3 +254,13 @@ async def test_records_are_kept_for_ever_unless_asked(monkeypatch: pytest.Monkey
 def test_a_floor_above_the_low_mark_is_refused(tmp_path: Path) -> None:
     change = "floor_mb = 50 ", "floor_mb = 201 "
     assert refused(written(tmp_path, change)).key == "journal.floor_mb"
+
+
+def test_f11_an_unsound_journal_is_told_and_halts_until_it_is_found_sound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host(section(), monkeypatch)
+    host.upkeep.audited(Audit(time="", records=5, problems=("record 16 is missing",)))
+    assert host.told == [("HostIncident", "journal-unsound"), ("PlayHalted", "journal-unsound")]
+    host.upkeep.audited(Audit(time="", records=5))
+    assert host.told[-1] == ("PlayHalted", "")
