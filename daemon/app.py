@@ -22,7 +22,6 @@ import structlog
 import dollyd
 from dollyd.client.jws import keys_of_jwks
 from dollyd.daemon.audit import Auditor
-from dollyd.daemon.brokers.address import parse_broker
 from dollyd.daemon.brokers.certificates import CertificateWatch, check_pair
 from dollyd.daemon.clock import Clock, SystemClock
 from dollyd.daemon.commands.desk import CommandDesk
@@ -33,7 +32,7 @@ from dollyd.daemon.core.record import Kind, SelfCheckBody, encode
 from dollyd.daemon.duties import Duties
 from dollyd.daemon.engine import house
 from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.files import Sight, cure, look_for, read_file
+from dollyd.daemon.files import Sight, look_for
 from dollyd.daemon.halts import Halt
 from dollyd.daemon.health import Watched, node_health, one_line
 from dollyd.daemon.hotplug import Hotplug
@@ -41,6 +40,7 @@ from dollyd.daemon.inbox import Inbox
 from dollyd.daemon.journal import Entry, Journal
 from dollyd.daemon.journal_file import JournalUnusableError
 from dollyd.daemon.keyring import Keyring, load_keyring
+from dollyd.daemon.link_settings import mqtt_settings
 from dollyd.daemon.measured_journal import MeasuredJournal
 from dollyd.daemon.metrics import MetricsFile
 from dollyd.daemon.mqtt import MqttSettings
@@ -48,7 +48,6 @@ from dollyd.daemon.node_status import Node
 from dollyd.daemon.ports import check_access, check_port
 from dollyd.daemon.publisher import Publisher
 from dollyd.daemon.reload import TableChanges, check_fixed, check_versions
-from dollyd.daemon.secret_files import read_secret
 from dollyd.daemon.self_check import BAD, SelfCheck
 from dollyd.daemon.service import Manager, Watchdog, watchdog_us
 from dollyd.daemon.settings import Settings, TableSettings, load
@@ -57,62 +56,12 @@ from dollyd.daemon.topics import Topics
 from dollyd.daemon.upkeep import Upkeep
 from dollyd.daemon.writer import Draft, Writer
 
-ACK_DEADLINE_S = 10
-IN_FLIGHT_MAX = 20
 CLOSE_S = 1.5
 """How long a stop waits for the disk; a longer one is a failure, and the rest is recovered at the start."""
 FLUSH_S = 1.5
 """How long a stop waits for the broker's last acknowledgements."""
 
 _LOG = structlog.get_logger(__name__)
-
-
-def mqtt_settings(settings: Settings) -> MqttSettings:
-    """The link's settings; reads the password. Raises `ConfigError`."""
-    section, file = settings.mqtt, settings.file
-    for broker in section.brokers:
-        try:
-            parse_broker(broker)
-        except ValueError as error:
-            remedy = "give host:port or mqtts://host:port"
-            raise ConfigError(file, "mqtt.brokers", f"{broker!r}: {error}", remedy) from error
-    password = None
-    if section.password_file:
-        try:
-            password = _secret(file, "mqtt.password_file", section.password_file).decode("utf-8").strip()
-        except UnicodeDecodeError as error:
-            remedy = "name a file that holds the password"
-            raise ConfigError(file, "mqtt.password_file", "is no text in UTF-8", remedy) from error
-    for key, read in (("ca_file", _read), ("cert_file", _read), ("key_file", _secret)):
-        if path := getattr(section, key):
-            read(file, f"mqtt.{key}", path)
-    return MqttSettings(
-        brokers=section.brokers,
-        client_id=section.client_id or f"dollyd-{settings.site}-{settings.node}",
-        protocol=section.protocol,
-        username=section.username or None,
-        password=password,
-        ca_file=section.ca_file or None,
-        cert_file=section.cert_file or None,
-        key_file=section.key_file or None,
-        keepalive_s=section.keepalive_s,
-        ack_deadline_s=ACK_DEADLINE_S,
-        in_flight_max=IN_FLIGHT_MAX,
-    )
-
-
-def _read(file: str, key: str, path: str) -> bytes:
-    """What is in a file that the configuration names. Raises `ConfigError`."""
-    try:
-        return read_file(Path(path))
-    except OSError as error:
-        remedy = cure(error, "name an existing file or leave it out")
-        raise ConfigError(file, key, f"{path}: {error.strerror}", remedy) from error
-
-
-def _secret(file: str, key: str, path: str) -> bytes:
-    """The same of a secret file."""
-    return read_secret(Path(path), config_file=file, key=key, remedy="name an existing file or leave it out")
 
 
 def certificate_watch(mqtt: MqttSettings, clock: Clock) -> CertificateWatch:

@@ -23,7 +23,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dollyd.client.judgement import Claim, Verdict
 from dollyd.client.jws import EnvelopeError, key_of_jwk, parse_envelope, verify_envelope
 from dollyd.client.verify import verify_journal
-from dollyd.daemon.app import mqtt_settings
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.events import TableOpened
 from dollyd.daemon.core.record import Kind
@@ -35,6 +34,7 @@ from dollyd.daemon.errors import DollydError
 from dollyd.daemon.host import Host
 from dollyd.daemon.journal import Entry, Journal
 from dollyd.daemon.keyring import Keyring, load_keyring
+from dollyd.daemon.link_settings import mqtt_settings
 from dollyd.daemon.mqtt import MqttLink, MqttSettings
 from dollyd.daemon.replay import PlainLine, engine_of
 from dollyd.daemon.settings import Settings, load, shipped_table

@@ -28,7 +28,6 @@ from dollyd.client.command import (
     text_of,
 )
 from dollyd.client.jws import EnvelopeError
-from dollyd.daemon.app import mqtt_settings
 from dollyd.daemon.cli.options import secret_file
 from dollyd.daemon.commands.desk import Answer
 from dollyd.daemon.commands.line import NoAnswerError, Shown, TableLine
@@ -36,6 +35,7 @@ from dollyd.daemon.commands.ssh_agent import AgentKey, agent_keys
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.displays import Pending
 from dollyd.daemon.errors import ConfigError, SigningError
+from dollyd.daemon.link_settings import mqtt_settings
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.settings import load
 from dollyd.daemon.signing import Signer, load_signer

@@ -9,7 +9,6 @@ from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path, PurePath
 
-from dollyd.daemon.app import mqtt_settings
 from dollyd.daemon.brokers.check import Finding as BrokerFinding
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.discovery.listening import Heard
@@ -19,6 +18,7 @@ from dollyd.daemon.doctor.unit import Unit, read_unit
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.host import Host
 from dollyd.daemon.keyring import Keyring, load_keyring
+from dollyd.daemon.link_settings import mqtt_settings
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.self_check import SEALED
 from dollyd.daemon.settings import DeviceSettings, Settings, load

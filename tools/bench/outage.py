@@ -14,8 +14,8 @@ from tests.support.daemon import NODE, TOPICS, Installation
 from tools.bench.report import Figure, at_most
 from tools.bench.throughput import Pipe, Source, engine_rate, soon
 
-from dollyd.daemon.app import mqtt_settings
 from dollyd.daemon.engine import NewRecord
+from dollyd.daemon.link_settings import mqtt_settings
 from dollyd.daemon.publisher import Node, Publisher
 from dollyd.daemon.settings import load
 

@@ -17,10 +17,10 @@ from tests.support.daemon import NODE, SITE, TOPICS, Installation
 from tests.support.wheel_lines import Game, status
 from tools.bench.report import Figure
 
-from dollyd.daemon.app import mqtt_settings
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.engine import Op
 from dollyd.daemon.journal import Entry, Journal, NewEntry
+from dollyd.daemon.link_settings import mqtt_settings
 from dollyd.daemon.publisher import Node, Publisher
 from dollyd.daemon.settings import load
 from dollyd.daemon.signing import load_signer

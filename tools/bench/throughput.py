@@ -15,12 +15,12 @@ from tests.support.daemon import NODE, SITE, TOPICS, Installation
 from tests.support.wheel_lines import Game, status
 from tools.bench.report import Figure, at_least, at_most
 
-from dollyd.daemon.app import mqtt_settings
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.daemon.engine import Engine, Input, NewRecord, Op
 from dollyd.daemon.journal import Entry, Journal
+from dollyd.daemon.link_settings import mqtt_settings
 from dollyd.daemon.publisher import Node, Publisher
 from dollyd.daemon.settings import load
 from dollyd.daemon.signing import Signer, load_signer
