@@ -48,6 +48,7 @@ from dollyd.daemon.node_status import Node
 from dollyd.daemon.ports import check_access, check_port
 from dollyd.daemon.publisher import Publisher
 from dollyd.daemon.reload import TableChanges, check_fixed, check_versions
+from dollyd.daemon.retained_book import RetainedBook
 from dollyd.daemon.self_check import BAD, SelfCheck
 from dollyd.daemon.service import Manager, Watchdog, watchdog_us
 from dollyd.daemon.settings import Settings, TableSettings, load
@@ -168,6 +169,8 @@ class App:
         self._build(journal, loop, fail)
         self._publish_keyring(journal)
         self._tables.start(self._settings, self._keyring)
+        self._retained_book = RetainedBook(journal.path)
+        self._retained_book.begin(self._tables.topics(), self._publisher.retained)
         if lost_from is not None:
             self._tell_of_lost_cursor(lost_from, journal.last_id)
         self._consumers = Consumers(
@@ -354,6 +357,8 @@ class App:
         if self._metrics is not None:
             self._metrics.offer(health)
         self._tables.show_all()
+        connected = bool(self._publisher.broker_in_use())
+        self._retained_book.look(self._tables.topics(), self._publisher.retained, connected=connected)
         self._manager.status(one_line(health, self._changes.waiting, self._upkeep.halts.event.reason))
 
     # --- another configuration -----------------------------------------------------------------------

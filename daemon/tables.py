@@ -99,6 +99,17 @@ class Tables:
             self._publisher.retained.put(topic, b"")
         return devices
 
+    def topics(self) -> set[str]:
+        """The retained topics that are said of all tables, without those that are records."""
+        return {
+            topic
+            for name, runner in self.runners.items()
+            for topic in (
+                self._topics.state(name),
+                *(self._topics.device(name, device) for device in runner.settings.devices),
+            )
+        }
+
     def sessions(self) -> dict[str, DeviceSession]:
         """All device sessions, by `<table>/<device>`."""
         return {
