@@ -30,7 +30,12 @@ SOURCES = sorted(
     for path in (ROOT / folder).rglob("*.py")
     if not any(parent.is_symlink() for parent in path.parents)
 )
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
