@@ -37,6 +37,7 @@ _NOISE_BYTES_PER_S = 8192
 """Endless garbage: more than this rate, until `_NOISE_BYTES` are exceeded (1 s of a full 230,400 Bd line)."""
 _PENALISED = frozenset({TOO_FAST, DRIVER_ERROR})
 """Causes after which a device is left alone for longer each time, also where it is plugged in anew."""
+_LONGEST_PATIENCE_NS = 60 * NS_PER_S
 _LOG_AGAIN_NS = 60 * NS_PER_S
 """A loose plug comes and goes many times a second: each of its states is logged at most once in this time."""
 
@@ -124,6 +125,25 @@ class Penalty:
         return self._backoff.next_ns()
 
 
+class Patience:
+    """How long a connection may be without a valid frame; doubles with each that was ended for it.
+
+    `first_ms` is 0 for a device whose silence means nothing: then no connection is ended.
+    """
+
+    def __init__(self, first_ms: int) -> None:
+        self._first_ns = first_ms * NS_PER_MS
+        self.limit_ns = self._first_ns
+
+    def grow(self) -> None:
+        """It was too long, and may be again: a device that is switched off is not opened without end."""
+        self.limit_ns = min(2 * self.limit_ns, max(self._first_ns, _LONGEST_PATIENCE_NS))
+
+    def reset(self) -> None:
+        """A valid frame came."""
+        self.limit_ns = self._first_ns
+
+
 class NoiseGuard:
     """A leaky bucket of bytes that made no valid frame."""
 
@@ -161,8 +181,12 @@ class DeviceSession:
         random: Random,
         look: Callable[[], None] = lambda: None,
         held: bool = False,
+        patience_ms: int = 0,
     ) -> None:
-        """`look` is called before anything is read: see `StallWatch`. `held`: as after `hold`."""
+        """`look` is called before anything is read: see `StallWatch`. `held`: as after `hold`.
+
+        `patience_ms`: see `Patience`.
+        """
         self.cause = ""
         self.counters: Counter[str] = Counter()
         self._transport = transport
@@ -182,6 +206,8 @@ class DeviceSession:
         self._open = False
         self._overruns = 0
         self._ended = asyncio.Event()
+        self._patience = Patience(patience_ms)
+        self._heard_ns = 0
         self._waiting: asyncio.Future[None] | None = None
         self._bug: Exception | None = None
 
@@ -259,9 +285,32 @@ class DeviceSession:
         self._sink.opened()
         if self._held:
             self._ask(lambda: self._transport.hold(held=True))
-        await self._ended.wait()
+        self._heard_ns = self._clock.stamp().mono_ns
+        await self._until_ended()
         if self._bug is not None:
             raise self._bug
+
+    async def _until_ended(self) -> None:
+        """Until the connection is lost. One that is dead but not closed is ended by its silence."""
+        ended = asyncio.ensure_future(self._ended.wait())
+        try:
+            while not self._ended.is_set() and self._patience.limit_ns:
+                now_ns = self._clock.stamp().mono_ns
+                if self._held:  # nothing is read: the silence is ours
+                    self._heard_ns = now_ns
+                due_ns = self._heard_ns + self._patience.limit_ns
+                if now_ns >= due_ns:
+                    self._patience.grow()
+                    self.drop("silent")
+                    continue
+                asleep = asyncio.ensure_future(self._clock.sleep_until(due_ns))
+                try:
+                    await asyncio.wait({ended, asleep}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    asleep.cancel()
+            await ended
+        finally:
+            ended.cancel()
 
     async def _pause(self) -> None:
         """Wait for the next attempt, or until `wake`."""
@@ -356,6 +405,8 @@ class DeviceSession:
             return f"{type(error).__name__}: {error}"
 
     def _recovered(self) -> None:
+        self._heard_ns = self._clock.stamp().mono_ns
+        self._patience.reset()
         self._backoff.reset()
         self._noise.reset()
         self._note("device_heard", "")

@@ -46,6 +46,8 @@ from dollyd.drivers.transports.serial import SerialSettings, SerialTransport
 from dollyd.drivers.transports.usb import UsbTransport
 
 OUTCOMES_SHOWN = 20
+_PATIENCE_MS = 10_000
+_PATIENCE_PERIODS = 20
 _LIVE = frozenset({Status.READY, Status.FAULT, Status.WRONG_DEVICE})
 """States in which a device was heard within its last three periods."""
 
@@ -76,6 +78,16 @@ def transport_of(device: DeviceSettings) -> Transport:
             rts=defaults.rts if section.rts is None else section.rts,
         )
     )
+
+
+def patience_ms(device: DeviceSettings) -> int:
+    """How long a device may say nothing valid before it is connected anew, 0 = for ever.
+
+    Longer than it takes to be stale. A display speaks once a game only.
+    """
+    if device.driver.roles[device.section.role].told_at_end:
+        return 0
+    return max(_PATIENCE_MS, _PATIENCE_PERIODS * device.setup.period_ms)
 
 
 class _DeviceSink:
@@ -173,6 +185,7 @@ class TableRunner:
             random=self._random,
             look=self._look,
             held=self._held,
+            patience_ms=patience_ms(device),
         )
 
     def reconfigure(self, settings: TableSettings) -> tuple[list[str], list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -393,3 +394,36 @@ def test_noise_guard_cuts_off_a_fast_line_after_about_a_second() -> None:
             assert 0.8 < tick / 100 < 1.5
             return
     pytest.fail("never cut off")
+
+
+# --- a connection that is dead but not closed ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bytes_come", [False, True], ids=["nothing-comes", "bytes-come-but-no-line"])
+async def test_f5_silence_ends_a_connection_and_opens_it_anew_with_growing_pauses(bytes_come: bool) -> None:
+    script, table = Script(None), Table()
+    script.on_open = lambda: script.data(b"\xff\xfe") if bytes_come else None
+    session = DeviceSession(
+        "d", script, LineDecoder(), table, clock=script.clock, random=Random(1), patience_ms=10_000
+    )
+    task = asyncio.create_task(session.run())
+    try:
+        for _ in range(400):
+            await settle()
+            await script.clock.run_for(NS_PER_S)
+        opened_s = [at_ns // NS_PER_S for at_ns in script.asked_at_ns]
+        waits_s = [after - before for before, after in pairwise(opened_s)]
+        assert waits_s[0] in (10, 11)
+        assert waits_s[1] in (20, 21, 22)
+        assert all(60 <= wait_s <= 63 for wait_s in waits_s[3:])
+        assert session.counters["lost.silent"] == len(waits_s)
+        assert table.told[:3] == ["opened", "lost silent", "opened"]
+        before = len(script.asked_at_ns)
+        for _ in range(100):
+            script.data(GOOD)
+            await script.clock.run_for(NS_PER_S)
+            await settle()
+        assert len(script.asked_at_ns) == before, "a device that is heard keeps its connection"
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.core.stamp import Stamp
+from dollyd.daemon.settings import DeviceSettings
+from dollyd.daemon.table import patience_ms
 from dollyd.drivers import DRIVERS
 from dollyd.drivers.spec import NOTHING, DeviceProtocol, DeviceSetup, DriverSpec, Proof, Status
 
@@ -90,3 +94,13 @@ def test_a_closed_port_has_no_deadline(driver: DriverSpec, role: str) -> None:
     assert protocol.status is Status.LOST
     assert protocol.deadline_ns() is None
     assert protocol.tick(AT) == NOTHING
+
+
+@each_place
+def test_f5_silence_ends_a_connection_of_every_driver_but_one_that_speaks_once_a_game(
+    driver: DriverSpec, role: str
+) -> None:
+    section = SimpleNamespace(role=role)
+    device = SimpleNamespace(driver=driver, section=section, setup=SimpleNamespace(period_ms=500))
+    expected = 0 if driver.roles[role].told_at_end else 10_000
+    assert patience_ms(cast("DeviceSettings", device)) == expected
