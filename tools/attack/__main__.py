@@ -160,8 +160,7 @@ async def listen(scene: Scene, listener: Listener) -> None:
         await client.subscribe("dolly/v1/house/+/record/+", qos=1)
         listener.connected.set()
         async for message in client.messages:
-            payload = message.payload if isinstance(message.payload, bytes) else b""
-            heard = Heard(message.topic.value, payload, message.retain, time.monotonic())
+            heard = Heard(message.topic.value, message.payload, message.retain, time.monotonic())
             listener.heard.append(heard)
 
 
