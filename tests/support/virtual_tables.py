@@ -145,6 +145,7 @@ class Pit:
         self.stalls = StallWatch(self.clock, self._stalled, lambda: self.clock.stamp().mono_ns)
         self._evenings: list[Evening] = []
         monkeypatch.setattr(table_module, "transport_of", self._transport_of)
+        monkeypatch.setattr(TableRunner, "_arm", lambda _: None)  # it waits in real time; `run_for` ticks
 
     def add(self, name: str, settings: TableSettings, period_ms: int) -> Evening:
         """A table, and its devices at this status period; they play until the test ends."""
