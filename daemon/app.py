@@ -233,6 +233,8 @@ class App:
             journal,
             CommandMarks(marks_path(journal.path)),
             trust=lambda: self._keyring.trust,
+            node=self._settings.node,
+            signer=lambda: self._keyring.newest,
             send=self._inbox.send,
             unwritten=lambda: self._writer.depth,
             clock=self._clock,

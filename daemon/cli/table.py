@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from dollyd.client.answer import Answer
 from dollyd.client.command import (
     COMMAND_TYP,
     COMMAND_VERSION,
@@ -28,8 +29,8 @@ from dollyd.client.command import (
     text_of,
 )
 from dollyd.client.jws import EnvelopeError
+from dollyd.client.key_source import KeySource, source_of
 from dollyd.daemon.cli.options import secret_file
-from dollyd.daemon.commands.desk import Answer
 from dollyd.daemon.commands.line import NoAnswerError, Shown, TableLine
 from dollyd.daemon.commands.ssh_agent import AgentKey, agent_keys
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
@@ -41,6 +42,7 @@ from dollyd.daemon.settings import load
 from dollyd.daemon.signing import Signer, load_signer
 from dollyd.daemon.terminal import say
 from dollyd.daemon.topics import NO_TABLES, check_name
+from dollyd.daemon.trust_file import keys_for_verification, read_trust
 
 EXIT_REFUSED = 1
 PROPOSALS = frozenset({Order.ENTER, Order.CORRECT})
@@ -64,6 +66,8 @@ class _Person:
     """Where the order goes, and who gives it."""
 
     line: TableLine
+    keys: KeySource | None
+    """Whose answers count; None: nobody has said."""
     key: Callable[[], Signer | AgentKey]
     role: str
     dry_run: bool
@@ -92,6 +96,15 @@ def common(
     kid: Annotated[
         str, typer.Option(metavar="KID", help="Which of the agent's keys, where it has several.")
     ] = "",
+    keys: Annotated[
+        Path | None,
+        typer.Option("--keys", metavar="JWKS", help="Check the answer: the nodes' keys (a JWK set)."),
+    ] = None,
+    trust: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Or the site's trust file; that of --config unless given ..."),
+    ] = None,
+    root: Annotated[str, typer.Option(metavar="KID", help="... and the root that it is signed under.")] = "",
     ca_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: who vouches for the broker.")] = "",
     cert_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: your certificate.")] = "",
     key_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the key of that certificate.")] = "",
@@ -102,12 +115,15 @@ def common(
 ) -> None:
     """Give a signed order to a table, and print its answer. These options come before the order.
 
+    The answer must be signed by the table's node: by --keys or --trust, or the trust file of --config.
+
     Exit code 0: done; 1: refused, or no answer; 78: wrong use.
     """
     tls = {"ca_file": ca_file, "cert_file": cert_file, "key_file": key_file}
     # Judged when an order is given: whoever asks for help need not say who they are.
     ctx.obj = lambda: _Person(
         _line(config, broker or [], site, table, tls),
+        _keys(config, keys, trust, root),
         lambda: _key(key, agent, kid),
         _role(role),
         dry_run,
@@ -258,10 +274,12 @@ def _give(ctx: typer.Context, order: Order, round_number: int | None = None, **m
         if not person.yes and not typer.confirm("Sign and send?"):
             raise typer.Exit(EXIT_REFUSED)
         envelope = key.sign(payload, COMMAND_TYP)
-        answer = asyncio.run(person.line.ask(envelope, read_command(envelope).command))
+        answer = asyncio.run(person.line.ask(envelope, person.keys))
     except (NoAnswerError, SigningError) as error:
         say(f"no: {error}")
         raise typer.Exit(EXIT_REFUSED) from None
+    if person.keys is None:
+        say("answer not checked: no keys given")
     _tell(answer, order, read_command(envelope).digest)
 
 
@@ -358,6 +376,18 @@ def _line(
         key_file=secret_file("--key-file", tls["key_file"]) or mqtt.key_file,
     )
     return TableLine(mqtt, site, table)
+
+
+def _keys(config: Path | None, jwks: Path | None, trust: Path | None, root: str) -> KeySource | None:
+    """By whom the answer is checked: as given, else the trust file that the configuration names."""
+    given = keys_for_verification(jwks, trust, root)
+    if given is None and config is not None:
+        settings = load(config)
+        if settings.signing.trust:
+            given = read_trust(
+                Path(settings.signing.trust), settings.signing.root, settings.file, "signing.trust"
+            )
+    return None if given is None else source_of(given)
 
 
 def _key(file: Path | None, agent: Path | None, kid: str) -> Signer | AgentKey:

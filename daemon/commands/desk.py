@@ -12,12 +12,12 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import structlog
-from msgspec import Struct
 
+from dollyd.client.answer import ANSWER_TYP, ANSWER_VERSION, Answer, Came
 from dollyd.client.approvals import AHEAD_MAX_S, ApprovalError, check_person, check_signature, check_two
 from dollyd.client.command import Command, Order, Signed, digest, read_command
 from dollyd.client.judgement import Verdict
@@ -33,7 +33,7 @@ from dollyd.daemon.commands.refusals import Refusals
 from dollyd.daemon.core.events import Original
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.rulebook import GameProfile
-from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.core.state import Proposal
 from dollyd.daemon.duties import Pulse
 from dollyd.daemon.engine import Input, NewRecord, house
@@ -41,6 +41,7 @@ from dollyd.daemon.errors import JournalError
 from dollyd.daemon.inbox import Route
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.mqtt import LinkError, Message
+from dollyd.daemon.signing import Signer
 from dollyd.daemon.topics import Topics, check_name
 
 ANSWERS_KEPT = 200
@@ -49,19 +50,6 @@ CORRELATION_MAX_BYTES = 128
 """Longer correlation data is not given back."""
 
 _LOG = structlog.get_logger(__name__)
-
-
-class Answer(Struct, frozen=True):
-    """What a command came to. `why` is empty where it was done; `records` followed from it.
-
-    Not signed: what counts is in the records.
-    """
-
-    order: str
-    nonce: str
-    answer: Literal["done", "refused"]
-    why: str
-    records: list[dict[str, str | int]] = []
 
 
 class TableAtHand(Protocol):
@@ -101,8 +89,8 @@ class _RefusedError(Exception):
 class CommandDesk:
     """Takes commands through its `routes`, and deals with one after the other in `run`.
 
-    `trust` gives the trust file that counts now. `unwritten` tells how many records are not durable yet: an
-    answer waits for them, and `written` is to be called when some are.
+    `trust` gives the trust file that counts now, `signer` the key of `node` that signs now. `unwritten` tells
+    how many records are not durable yet: an answer waits for them; `written` is to be called when some are.
     """
 
     def __init__(
@@ -113,6 +101,8 @@ class CommandDesk:
         marks: CommandMarks,
         *,
         trust: Callable[[], Trust | None],
+        node: str,
+        signer: Callable[[], Signer],
         send: Send,
         unwritten: Callable[[], int],
         clock: Clock,
@@ -122,6 +112,8 @@ class CommandDesk:
         self._journal = journal
         self._marks = marks
         self._trust = trust
+        self._node = node
+        self._signer = signer
         self._send = send
         self._unwritten = unwritten
         self._clock = clock
@@ -131,7 +123,7 @@ class CommandDesk:
         self._waiting = Admission(trust, clock)
         self._wake = asyncio.Event()
         self._wrote = asyncio.Event()
-        self._answers: OrderedDict[tuple[str, str], Answer] = OrderedDict()  # by table and digest
+        self._answers: OrderedDict[tuple[str, str], Came] = OrderedDict()  # by table and digest
         self._refusals = Refusals(clock, self._incident)
         self._done = 0
         self._refused: Counter[str] = Counter()
@@ -175,14 +167,14 @@ class CommandDesk:
                 continue
             self.pulse.beat()
             one = self._waiting.pop()
-            answer = await self._deal(one.table, one.message)
-            await self._answer(one, answer)
+            came = await self._deal(one.table, one.message)
+            await self._answer(one, came)
 
     # --- one command ---------------------------------------------------------------------------------
 
-    async def _deal(self, table: str, message: Message) -> Answer:
+    async def _deal(self, table: str, message: Message) -> Came:
         if table not in self._tables:  # removed while the command waited
-            return Answer("", "", "refused", "no-table: it is no longer played here")
+            return Came("", "", "refused", "no-table: it is no longer played here")
         known = (table, digest(message.payload))
         if not message.retain and known in self._answers:
             return self._answers[known]
@@ -190,7 +182,7 @@ class CommandDesk:
             signed = _read(message)
         except _RefusedError as error:
             self._count(table, error.code, error.code)  # nobody has signed for the rest of the text
-            return Answer("", "", "refused", str(error))
+            return Came("", "", "refused", str(error))
         command, by, here = signed.command, "", self._tables[table]
         try:
             person, trust = self._person(signed)
@@ -203,14 +195,14 @@ class CommandDesk:
             self._check_still_played(table, here)
         except _RefusedError as error:
             self._count(table, error.code, f"{by}{error if by else error.code}")
-            return Answer(str(command.order), command.nonce, "refused", str(error))
+            return Came(str(command.order), command.nonce, "refused", str(error))
         answer = await self._do(here, command, house(event_of(signed, person.id, original), at))
         self._answers[known] = answer
         if len(self._answers) > ANSWERS_KEPT:
             self._answers.popitem(last=False)
         return answer
 
-    async def _do(self, table: TableAtHand, command: Command, item: Input) -> Answer:
+    async def _do(self, table: TableAtHand, command: Command, item: Input) -> Came:
         """Tell the core, and wait until what follows is on the disk."""
         records = table.tell(item)
         refused = REFUSED_AS[command.order]
@@ -226,7 +218,7 @@ class CommandDesk:
         follow: list[dict[str, str | int]] = [
             {"kind": str(r.kind), "round": r.round} for r in records if r.told
         ]
-        return Answer(str(command.order), command.nonce, "refused" if why else "done", why, follow)
+        return Came(str(command.order), command.nonce, "refused" if why else "done", why, follow)
 
     # --- judgement -----------------------------------------------------------------------------------
 
@@ -311,7 +303,7 @@ class CommandDesk:
 
     # --- answers and refusals ------------------------------------------------------------------------
 
-    async def _answer(self, one: Waiting, answer: Answer) -> None:
+    async def _answer(self, one: Waiting, came: Came) -> None:
         message = one.message
         if message.retain:
             return  # whoever left it there has gone
@@ -320,9 +312,25 @@ class CommandDesk:
             correlation = b""
         try:
             topic = self._reply_topic(one.table, message.response_topic)
-            await self._send(topic, msgspec.json.encode(answer), correlation)
+            await self._send(topic, self._signed(one, came), correlation)
         except LinkError:
             self._refused["answer-lost"] += 1  # who asked asks again, and gets the same answer
+
+    def _signed(self, one: Waiting, came: Came) -> bytes:
+        """The envelope of an answer, by the key that signs records now."""
+        quality = self._clock.quality()
+        answer = Answer(
+            *msgspec.structs.astuple(came),
+            v=ANSWER_VERSION,
+            site=self._topics.site,
+            table=one.table,
+            node=self._node,
+            command=digest(one.message.payload),
+            utc=iso_utc(self._clock.stamp().utc_ns),
+            synchronised=quality.synchronised,
+            error_bound_us=quality.error_bound_us,
+        )
+        return self._signer().sign(msgspec.json.encode(answer), ANSWER_TYP)
 
     def _reply_topic(self, table: str, response_topic: str) -> str:
         """`<table>/command/reply`, or the topic below it that was asked for; never any other."""

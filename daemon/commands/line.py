@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Struct
 
-from dollyd.client.command import Command
-from dollyd.daemon.commands.desk import Answer
+from dollyd.client.answer import Answer, read_answer
+from dollyd.client.jws import EnvelopeError
+from dollyd.client.key_source import KeySource
 from dollyd.daemon.decoding import from_json
 from dollyd.daemon.displays import Pending
 from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings
@@ -18,6 +19,8 @@ from dollyd.daemon.topics import Topics
 
 STATE_WAIT_S = 5.0
 ANSWER_WAIT_S = 10.0
+_OTHERS = "other"
+"""Answers to other people come to the common topic, too."""
 
 
 class NoAnswerError(Exception):
@@ -61,41 +64,49 @@ class TableLine:
                 last = f"broker {broker}: {error}"
         raise NoAnswerError(last)
 
-    async def ask(self, envelope: bytes, command: Command) -> Answer:
+    async def ask(self, envelope: bytes, keys: KeySource | None = None) -> Answer:
         """Send a signed command, and wait for its answer. Raises `NoAnswerError`.
 
-        The answer is the broker's word, for it is not signed; what was done stands in the records.
+        `keys`: who may have signed it. What is forged, or answers another command, is passed over: the
+        true answer may still come. Without keys the answer is the broker's word.
         """
         topics, last = Topics(self.site), ""
         reply = topics.command_reply(self.table, f"c-{secrets.token_hex(8)}")
         for broker in self.mqtt.brokers:
+            refused: list[str] = []
             try:
                 async with MqttLink(self.mqtt, broker, keep_session=False) as link:
                     for topic in (reply, topics.command_reply(self.table)):
                         await link.subscribe(topic)
                     await link.hand_over(topics.command(self.table), envelope, response_topic=reply)
-                    return await asyncio.wait_for(_answer(link, reply, command.nonce), ANSWER_WAIT_S)
+                    return await asyncio.wait_for(
+                        self._answer(link, reply, envelope, keys, refused), ANSWER_WAIT_S
+                    )
             except TimeoutError:
                 last = f"broker {broker}: no answer of table {self.table} within {ANSWER_WAIT_S:.0f} s"
+                last += f"; what came as one was refused: {refused[0]}" if refused else ""
             except LinkError as error:
                 last = f"broker {broker}: {error}"
         raise NoAnswerError(last)
+
+    async def _answer(
+        self, link: MqttLink, reply: str, envelope: bytes, keys: KeySource | None, refused: list[str]
+    ) -> Answer:
+        """The first answer to this command. Without MQTT 5 it comes where all answers come.
+
+        `refused` gets why the first one that came as its answer is none.
+        """
+        async for message in link.messages():
+            try:
+                return read_answer(message.payload, self.site, self.table, envelope, keys)
+            except EnvelopeError as error:
+                if not refused and (message.topic == reply or error.reason != _OTHERS):
+                    refused.append(str(error))
+        raise LinkError(Cause.CLOSED)
 
 
 async def _first_state(link: MqttLink, topic: str) -> Shown:
     async for message in link.messages():
         if message.topic == topic:
             return from_json(message.payload, Shown)
-    raise LinkError(Cause.CLOSED)
-
-
-async def _answer(link: MqttLink, reply: str, nonce: str) -> Answer:
-    """The first answer to this command; without MQTT 5 it comes where all answers come."""
-    async for message in link.messages():
-        try:
-            answer = from_json(message.payload, Answer)
-        except msgspec.DecodeError:
-            continue  # somebody else's
-        if answer.nonce == nonce or (message.topic == reply and not answer.nonce):
-            return answer
     raise LinkError(Cause.CLOSED)

@@ -35,7 +35,8 @@ async def test_attack_replayed_command(bench: Bench) -> None:
     command = DEALER.sign(order("void", bench.now()))
     first = await bench.give(command)
     bench.clock.advance(3600 * NS_PER_S)
-    assert await bench.give(command) == first
+    again = await bench.give(command)
+    assert again | {"utc": first["utc"]} == first
     assert bench.table.kinds.count("void") == 1
     await bench.stop()
     bench.start()  # answers are forgotten, that it was taken is not

@@ -21,7 +21,7 @@ from dollyd.client.witness import read_statement
 from dollyd.client.witness_service import Witness
 from dollyd.daemon.brokers.check import BrokerCheck
 from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.commands.line import _answer, _first_state
+from dollyd.daemon.commands.line import TableLine, _first_state
 from dollyd.daemon.commands.marks import CommandMarks
 from dollyd.daemon.consumers.replay import ReplayService
 from dollyd.daemon.consumers.watermarks import Limits, Watermarks
@@ -158,8 +158,10 @@ async def test_no_message_ends_the_node_s_own_tools(payload: bytes) -> None:
     assert _as_heard(payload).status == _as_heard(b"").status
     with pytest.raises(msgspec.DecodeError):
         await _first_state(cast("MqttLink", Heard(message("t", payload))), "t")
+    line, refused = TableLine(MQTT, SITE, "r1"), list[str]()
     with pytest.raises(LinkError):
-        await _answer(cast("MqttLink", Heard(message("t", payload))), "t", "0")
+        await line._answer(cast("MqttLink", Heard(message("t", payload))), "t", b"", None, refused)
+    assert len(refused) == 1
 
 
 @bad

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.chains import SITE
+from tests.support.chains import NODE, SITE, signer
 from tests.support.commands import CHAIN, Person, later, order, trust
 from tests.support.tables import WHEEL, make_setup
 
+from dollyd.client.answer import ANSWER_TYP
 from dollyd.client.command import digest
+from dollyd.client.jws import parse_envelope
 from dollyd.client.trust import Trust
 from dollyd.daemon.commands.desk import CommandDesk
 from dollyd.daemon.commands.marks import CommandMarks, marks_path
@@ -28,6 +30,7 @@ from dollyd.daemon.core.state import Proposal
 from dollyd.daemon.engine import Engine, Input, NewRecord, house
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.mqtt import Cause, LinkError, Message
+from dollyd.daemon.signing import Signer
 from dollyd.daemon.topics import Topics
 from dollyd.simulators.clock import VirtualClock
 
@@ -88,6 +91,8 @@ class Bench:
     marks: Path
     trust: Trust | None
     sent: list[tuple[str, dict[str, Any], bytes]] = field(default_factory=list)
+    envelopes: list[bytes] = field(default_factory=list)
+    signer: Signer = field(default_factory=signer)
     unwritten: int = 0
     lost: bool = False
     desk: CommandDesk = field(init=False)
@@ -101,6 +106,8 @@ class Bench:
             self.journal,
             CommandMarks(self.marks),
             trust=lambda: self.trust,
+            node=NODE,
+            signer=lambda: self.signer,
             send=self._send,
             unwritten=lambda: self.unwritten,
             clock=self.clock,
@@ -115,7 +122,9 @@ class Bench:
     async def _send(self, topic: str, data: bytes, correlation: bytes) -> None:
         if self.lost:
             raise LinkError(Cause.CLOSED)
-        self.sent.append((topic, json.loads(data), correlation))
+        answer = json.loads(parse_envelope(data, ANSWER_TYP).payload)
+        self.sent.append((topic, answer, correlation))
+        self.envelopes.append(data)
 
     def now(self, seconds: float = 0) -> str:
         return later(iso_utc(self.clock.stamp().utc_ns), seconds)

@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from dollyd.client.answer import Answer
 from dollyd.client.command import Command
 from dollyd.client.evidence import Manifest
 from dollyd.client.trust import RootRoll, TrustFile
 from dollyd.client.witness import Statement
-from dollyd.daemon.commands.desk import Answer
 from dollyd.daemon.consumers.replay import End, Request
 from dollyd.daemon.consumers.watermarks import Ack
 from dollyd.daemon.core.record import BODIES, VERSION, Kind, Record
@@ -36,12 +36,12 @@ PLAIN: dict[str, type[Struct]] = {
     "ack": Ack,
     "replay-request": Request,
     "replay-end": End,
-    "command-reply": Answer,
     "manifest": Manifest,
 }
 """JSON that is sent, or kept in an evidence file, as it is, by the name of its schema."""
 SIGNED: dict[str, type[Struct]] = {
     "command": Command,
+    "command-reply": Answer,
     "trust": TrustFile,
     "root": RootRoll,
     "witness": Statement,
