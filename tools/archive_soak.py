@@ -29,6 +29,7 @@ from tests.support.chains import SITE, signer
 from tests.support.evenings import House
 from tests.support.postgres import Postgres
 from tests.support.replaying import TOPICS, Node, node_at
+from tools.ended import end_by_signals
 from tools.truth import SoakError, check
 
 from dollyd.client.archive.postgres import PostgresStore
@@ -164,6 +165,7 @@ def _arguments(given: Iterable[str] | None) -> argparse.Namespace:
 
 def main(given: Iterable[str] | None = None) -> int:
     """Soak PostgreSQL, then SQLite; 1 where a promise was broken."""
+    end_by_signals()
     arguments = _arguments(given)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     seed = Random().getrandbits(32) if arguments.seed is None else arguments.seed

@@ -29,6 +29,7 @@ from examples.settlement.database import open_database
 from tests.support.broker import Mosquitto, until
 from tests.support.daemon import ODDS_BOX, SITE, Daemon, Installation, Told, journaled, verified
 from tests.support.simulated_table import SimulatedTable
+from tools.ended import end_by_signals
 
 ROOT = Path(__file__).parents[1]
 PRISON = ("prison-1", "prison-2")
@@ -397,6 +398,7 @@ def arguments(*words: str) -> argparse.Namespace:
 
 def main() -> int:
     """Read the command line and run."""
+    end_by_signals()
     given, began_s = arguments(), time.monotonic()
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     try:

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -48,6 +48,10 @@ class Postgres:
             self._run("initdb", "--no-sync", "--auth=trust", "--username=dollyd", "--locale=C.UTF-8")
             self.start()
         except BaseException:
+            with suppress(
+                subprocess.CalledProcessError, AssertionError
+            ):  # it may not run yet, or not any more
+                self.stop()
             shutil.rmtree(self.directory)
             raise
         return self
