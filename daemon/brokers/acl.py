@@ -23,7 +23,8 @@ def _own(topics: Topics, node: str, *, publishes_trust: bool) -> Iterator[str]:
     yield f"topic write {topics.node_status(node)}"
     yield f"topic write {topics.node_health(node)}"
     yield f"topic write {topics.node_keys(node)}"
-    yield f"topic readwrite {topics.node_check(node, 'scratch')}"
+    for scratch in ("scratch", "marker"):
+        yield f"topic readwrite {topics.node_check(node, scratch)}"
     if publishes_trust:
         yield f"topic write {topics.trust()}"
     yield f"topic read {topics.every_node_status()}"

@@ -1,7 +1,7 @@
 """Whether a running broker really has what the guarantees need: proved by behaviour, on scratch topics.
 
-It may run beside the daemon: it uses client ids of its own, and topics that nobody else reads. What a broker
-cannot be seen to have from outside (that it saves to disk, and how often) is said to be so.
+It may run beside the daemon: it uses client ids of its own, and topics that nobody else reads. That a broker
+saves to disk takes a restart to prove: see `persistence`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 import msgspec
 from cryptography import x509
 
 from dollyd.daemon.brokers.certificates import WARN_DAYS, days_left
+from dollyd.daemon.brokers.finding import Finding, Level
+from dollyd.daemon.brokers.persistence import judge, take_look
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.decoding import from_json
@@ -45,32 +46,6 @@ _LARGER = f"set max_packet_size {CONSUMER_PACKET_MAX} and no message_size_limit,
 _DROPPED = "$SYS/broker/publish/messages/dropped"
 
 
-class Level(StrEnum):
-    """How bad a finding is."""
-
-    GOOD = "good"
-    UNKNOWN = "unknown"
-    """It cannot be seen from outside."""
-    WARNING = "warning"
-    WRONG = "wrong"
-    """A guarantee does not hold with this broker."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the answer."""
-
-    level: Level
-    what: str
-    text: str
-    remedy: str = ""
-
-    def __str__(self) -> str:
-        """For people."""
-        tail = f"; {self.remedy}" if self.remedy else ""
-        return f"{self.level:8} {self.what}: {self.text}{tail}"
-
-
 class _Status(msgspec.Struct, frozen=True):
     """What is needed of the payload of `node/<node>/status`."""
 
@@ -79,7 +54,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class BrokerCheck:
-    """One check of one broker. Takes a few seconds; leaves no session and no retained topic behind."""
+    """One check of one broker. Takes a few seconds; leaves no session and one retained topic, the marker."""
 
     def __init__(
         self,
@@ -89,8 +64,14 @@ class BrokerCheck:
         node: str,
         clock: Clock,
         sizes: Mapping[str, int] | None = None,
+        *,
+        restarted: bool = False,
     ) -> None:
-        """`sizes`: bytes of what this node has to publish, by what it is, as far as it is known."""
+        """`sizes`: bytes of what this node has to publish, by what it is, as far as it is known.
+
+        `restarted`: a person says that the broker was restarted since the last check.
+        """
+        self._restarted = restarted
         self._sizes = {"any record": LARGEST_BYTES, **(sizes or {})}
         self._ours = replace(mqtt, client_id=f"{mqtt.client_id}-check")
         self._absent = replace(mqtt, client_id=f"{mqtt.client_id}-check-absent")
@@ -99,6 +80,7 @@ class BrokerCheck:
         self._node = node
         self._clock = clock
         self._scratch = topics.node_check(node, "scratch")
+        self._marker = topics.node_check(node, "marker")
 
     async def run(self) -> list[Finding]:
         """Everything that could be found out; a broker that cannot be reached is one finding."""
@@ -110,6 +92,7 @@ class BrokerCheck:
             "queue": self._keep_queue,
             "access": self._refuse,
             "surroundings": self._look_around,
+            "persistence": self._prove_persistence,
         }
         for what, part in parts.items():
             try:
@@ -118,14 +101,6 @@ class BrokerCheck:
                 findings.append(Finding(Level.WRONG, what, str(error), _remedy(error.cause)))
                 if error.cause in {Cause.REFUSED, Cause.UNREACHABLE, Cause.TLS, Cause.REJECTED}:
                     break
-        findings.append(
-            Finding(
-                Level.UNKNOWN,
-                "persistence",
-                "that a broker saves its memory cannot be seen from outside",
-                "see that mosquitto.conf has persistence true and autosave_interval 10",
-            )
-        )
         return findings
 
     async def _reach(self) -> list[Finding]:
@@ -231,6 +206,11 @@ class BrokerCheck:
             await link.subscribe(self._topics.every_node_status())
             heard = await _heard(link, 1000)
         return [*self._drops(heard), *self._clocks(heard)]
+
+    async def _prove_persistence(self) -> list[Finding]:
+        async with self._link() as link:
+            look = await take_look(link, self._marker, self._clock.stamp().utc_ns)
+        return [judge(look, restarted=self._restarted)]
 
     def _drops(self, heard: list[Message]) -> list[Finding]:
         counts = [message.payload for message in heard if message.topic == _DROPPED]

@@ -10,8 +10,9 @@ import typer
 
 from dollyd.daemon.app import certificate_watch
 from dollyd.daemon.brokers.acl import node_acl
-from dollyd.daemon.brokers.check import BrokerCheck, Level, certificate_finding
-from dollyd.daemon.brokers.check import Finding as BrokerFinding
+from dollyd.daemon.brokers.check import BrokerCheck, certificate_finding
+from dollyd.daemon.brokers.finding import Finding as BrokerFinding
+from dollyd.daemon.brokers.finding import Level
 from dollyd.daemon.brokers.sizes import published_sizes
 from dollyd.daemon.cli.doctor import in_two_lines
 from dollyd.daemon.cli.options import ConfigFile
@@ -36,6 +37,10 @@ def check(
     config: ConfigFile,
     broker: Annotated[
         bool, typer.Option("--broker", help="Also prove that each broker keeps what it must.")
+    ] = False,
+    restarted: Annotated[
+        bool,
+        typer.Option("--restarted", help="With --broker: each was restarted since the last check of it."),
     ] = False,
     acl: Annotated[
         bool, typer.Option("--acl", help="Only print this node's lines of the broker's access list.")
@@ -66,7 +71,7 @@ def check(
         say(*in_two_lines(finding))
     good = case.mqtt is None or check_certificates(case.mqtt)
     if broker and case.mqtt is not None:
-        good &= asyncio.run(check_brokers(settings, case.mqtt))
+        good &= asyncio.run(check_brokers(settings, case.mqtt, restarted=restarted))
     elif broker:
         unseen = ", ".join(key for key, _ in absent(settings) if key.startswith("mqtt."))
         say(f"no broker was asked: it wants {unseen}, which only the running service can read")
@@ -104,13 +109,16 @@ def check_certificates(mqtt: MqttSettings) -> bool:
     return _told(found)
 
 
-async def check_brokers(settings: Settings, mqtt: MqttSettings) -> bool:
-    """Print what is found of every broker; whether nothing is wrong."""
+async def check_brokers(settings: Settings, mqtt: MqttSettings, *, restarted: bool = False) -> bool:
+    """Print what is found of every broker; whether nothing is wrong.
+
+    `restarted`: a person says that each of them was restarted since the last check.
+    """
     good = True
     for address in mqtt.brokers:
         say(f"{address}:")
         topics, clock, sizes = Topics(settings.site), SystemClock(), published_sizes(settings)
-        check = BrokerCheck(mqtt, address, topics, settings.node, clock, sizes)
+        check = BrokerCheck(mqtt, address, topics, settings.node, clock, sizes, restarted=restarted)
         good &= _told(await check.run())
     return good
 

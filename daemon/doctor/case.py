@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path, PurePath
 
-from dollyd.daemon.brokers.check import Finding as BrokerFinding
+from dollyd.daemon.brokers.finding import Finding as BrokerFinding
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.discovery.listening import Heard
 from dollyd.daemon.discovery.sysfs import SerialPort, UsbDevice, serial_ports, usb_devices

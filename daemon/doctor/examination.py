@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from dollyd.daemon.brokers.check import SILENCE_S, BrokerCheck
-from dollyd.daemon.brokers.check import Finding as BrokerFinding
+from dollyd.daemon.brokers.finding import Finding as BrokerFinding
 from dollyd.daemon.brokers.sizes import published_sizes
 from dollyd.daemon.decoding import from_json
 from dollyd.daemon.discovery.listening import Heard, hear_all

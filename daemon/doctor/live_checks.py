@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dollyd.daemon.brokers.check import Level
+from dollyd.daemon.brokers.finding import Level
 from dollyd.daemon.discovery.listening import Heard
 from dollyd.daemon.doctor.case import Case, Finding, Severity, fault, warning
 from dollyd.daemon.settings import DeviceSettings

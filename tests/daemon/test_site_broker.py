@@ -13,7 +13,8 @@ from tests.support.broker import Mosquitto
 from tests.support.site_broker import CONFIG, Site, site_of
 
 from dollyd.daemon.brokers.acl import node_acl
-from dollyd.daemon.brokers.check import BrokerCheck, Finding, Level
+from dollyd.daemon.brokers.check import BrokerCheck
+from dollyd.daemon.brokers.finding import Finding, Level
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings
 from dollyd.daemon.topics import Topics

@@ -16,8 +16,8 @@ from tests.support.machine import CH340
 from tests.support.site_broker import Authority
 
 from dollyd.client.trust import NodeKey
-from dollyd.daemon.brokers.check import Finding as BrokerFinding
-from dollyd.daemon.brokers.check import Level
+from dollyd.daemon.brokers.finding import Finding as BrokerFinding
+from dollyd.daemon.brokers.finding import Level
 from dollyd.daemon.core.record import Kind, Time
 from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.discovery.listening import Heard
