@@ -149,7 +149,7 @@ FULL: dict[Kind, Struct] = {
         approvals=APPROVALS,
     ),
     Kind.INCIDENT: IncidentBody(what="relaunch", device="wheel", text="t", details={"by": "d7"}),
-    Kind.GAP: GapBody(cause="daemon-down", games=["wheel/s/001"], count=1, since_utc=WHEN.utc),
+    Kind.GAP: GapBody(cause="daemon-down", games=["wheel/s/001"], count=1, since_utc=WHEN.utc, down_ms=5),
     Kind.KEY: KeyBody(
         event="chain-start",
         jwk={"kty": "OKP"},
@@ -168,7 +168,13 @@ FULL: dict[Kind, Struct] = {
         differing=1,
         differs=["changed daemon/app.py"],
     ),
-    Kind.CLOCK: ClockBody(step_ns=-5),
+    Kind.CLOCK: ClockBody(
+        step_ns=-5,
+        cause="restart",
+        synchronised=True,
+        gaming_date="2026-11-29",
+        gaming_date_before="2026-11-30",
+    ),
 }
 """One body of each kind with every field set."""
 
