@@ -30,6 +30,8 @@ def carried_over(old: Engine, setup: Setup, kept: Container[str]) -> Table:
     )
     if any(name not in kept for name in setup.witnesses):  # another wheel has another last spin
         table = replace(table, wheel_direction="")
+    if any(device.role == "odds" and device.name not in kept for device in setup.devices):
+        table = replace(table, odds_counter=-1)  # another box counts its own draws
     if old.setup.game is not setup.game:  # what one game remembers means nothing to another
         table = replace(table, memory=(), wheel_direction="", proposal=None)
     return table
@@ -71,6 +73,7 @@ def restored(setup: Setup, tail: Tail, at: Stamp) -> Table:
             if bound.name in tail.devices
         ),
         memory=setup.game.after(tail.results[-1]["body"]["outcome"]) if tail.results else (),
+        odds_counter=tail.odds_counter,
         manual=bool(tail.results) and tail.results[-1]["body"].get("mode") == "manual",
     )
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, TypeAlias
 
+import msgspec
+
 from dollyd.client.jws import parse_envelope
 from dollyd.daemon.core.bound import DEVICE_CHANGED
-from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.odds import DRAWN_LATER, REFUSED, counter_told, odds_told_later
+from dollyd.daemon.core.record import Kind, Moment
 from dollyd.daemon.core.void_rules import INSPECTED_AFTER
 from dollyd.daemon.journal_entry import ENTRY, Entry, entry_of, payload_of
 
@@ -17,6 +20,8 @@ RESULTS_KEPT = 20
 """Results that a tail holds, for the displays."""
 FINALS_LOOKED_AT = 100
 """Rounds among which they are looked for: there may be voids between them."""
+INCIDENTS_LOOKED_AT = 1_000
+"""Incidents after the last round with an odds table among which a later draw is looked for."""
 
 Read: TypeAlias = Callable[..., list[tuple[Any, ...]]]
 """A query and its values, to all its rows."""
@@ -73,7 +78,9 @@ class Tail:
     devices: dict[str, KnownDevice] = field(default_factory=dict)
     """What the last records say of the devices of the table, by name."""
     doubt: dict[str, Any] | None = None
-    """Payload of the `unresolved` record of the open round, without an odds table refused after it."""
+    """Payload of the `unresolved` record of the open round, with the odds table that later incidents tell."""
+    odds_counter: int = -1
+    """Counter of the odds box at the last draw that a record tells of, -1 where none does."""
 
     @property
     def session_open(self) -> bool:
@@ -119,6 +126,7 @@ def read_tail(read: Read, table: str) -> Tail | None:
         checkpoint=checkpoint,
         devices=_devices(read, chain),
         doubt=doubt,
+        odds_counter=_odds_counter(read, chain),
     )
 
 
@@ -136,9 +144,35 @@ def _unresolved(read: Read, chain: int, round_number: int) -> dict[str, Any] | N
         payload = payload_of(envelope)
         if kind == Kind.UNRESOLVED:
             doubt = payload
-        elif doubt is not None and payload["body"].get("what") == "odds-refused":
+        elif doubt is not None and payload["body"].get("what") == REFUSED:
             doubt["body"].pop("odds", None)
+        elif doubt is not None and payload["body"].get("what") == DRAWN_LATER:
+            time = payload["time"]
+            drawn = Moment(utc=time["utc"], monotonic_ns=time["monotonic_ns"])
+            doubt["body"]["odds"] = msgspec.to_builtins(odds_told_later(payload["body"], drawn))
     return doubt
+
+
+def _odds_counter(read: Read, chain: int) -> int:
+    # Newest first. A correction is left out: it names the draw of an earlier round.
+    rounds = read(
+        "SELECT seq, envelope FROM entry WHERE chain = ? AND kind IN ('result', 'void', 'unresolved')"
+        " ORDER BY seq DESC LIMIT ?",
+        chain,
+        FINALS_LOOKED_AT,
+    )
+    counters = ((seq, counter_told(payload_of(envelope)["body"])) for seq, envelope in rounds)
+    since, newest = next(((seq, count) for seq, count in counters if count is not None), (0, -1))
+    since = since or (rounds[-1][0] if rounds else 0)
+    incidents = read(
+        "SELECT envelope FROM entry WHERE chain = ? AND kind = 'incident' AND seq > ?"
+        " ORDER BY seq DESC LIMIT ?",
+        chain,
+        since,
+        INCIDENTS_LOOKED_AT,
+    )
+    told = (counter_told(payload_of(envelope)["body"]) for (envelope,) in incidents)
+    return next((count for count in told if count is not None), newest)
 
 
 def _last_session(read: Read, chain: int) -> dict[str, Any] | None:

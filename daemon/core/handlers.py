@@ -60,10 +60,11 @@ from dollyd.daemon.core.events import (
     Tick,
     VoidDeclared,
 )
+from dollyd.daemon.core.odds import odds_drawn, odds_failed
 from dollyd.daemon.core.people import approved, correction_proposed, none_imprisoned, result_proposed
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.rulebook import UNSOUND_JOURNAL
-from dollyd.daemon.core.stamp import CLOCK_STEP_NS, DOWN_MAX_NS, NS_PER_MS, Stamp, iso_utc
+from dollyd.daemon.core.stamp import CLOCK_STEP_NS, DOWN_MAX_NS, Stamp, iso_utc
 from dollyd.daemon.core.state import (
     HOST_STALLED,
     TOO_FAST,
@@ -71,7 +72,6 @@ from dollyd.daemon.core.state import (
     Declared,
     Draw,
     Mark,
-    Round,
     Setup,
     Table,
     WitnessState,
@@ -269,7 +269,7 @@ def _reading_contradicted(_setup: Setup, table: Table, event: ReadingContradicte
     return table, (Emit(Kind.INCIDENT, last_final, body),)
 
 
-# --- bets and odds -------------------------------------------------------------------------------
+# --- bets ----------------------------------------------------------------------------------------
 
 
 def _bets_closed(setup: Setup, table: Table, event: BetsClosed, at: Stamp) -> Stepped:
@@ -292,33 +292,6 @@ def _close_bets(setup: Setup, table: Table, by: str, at: Stamp) -> Stepped:
     table = with_round(table, betting=Betting.CLOSED, bets_closed=Mark(by, at))
     effects: tuple[Effect, ...] = (Emit(Kind.BETS_CLOSED, number, decision.bets_closed(by, at)),)
     return table, effects + ((AskOdds(number),) if setup.needs_odds else ())
-
-
-def _odds_drawn(setup: Setup, table: Table, event: OddsDrawn, at: Stamp) -> Stepped:
-    current = table.round
-    if current is None or event.round != current.number or current.odds or current.odds_failed:
-        return table, ()
-    if current.unresolved and not _odds_awaited(setup, current, at):
-        return table, ()
-    if current.betting is Betting.OPEN:
-        text = "odds table drawn before no more bets"
-        return with_round(table, odds_early=True), (_incident(table, "order-violation", text, event.device),)
-    return with_round(table, odds=event, odds_at=at), ()
-
-
-def _odds_awaited(setup: Setup, current: Round, at: Stamp) -> bool:
-    """Whether an answer is in time. A round may need it that people will decide by hand."""
-    closed = current.bets_closed
-    return closed is not None and at.mono_ns - closed.at.mono_ns < setup.odds_timeout_ms * NS_PER_MS
-
-
-def _odds_failed(_setup: Setup, table: Table, event: OddsFailed, _at: Stamp) -> Stepped:
-    current = table.round
-    body = decision.incident("odds-refused", event.cause, event.device, {"round": str(event.round)})
-    if current is None or event.round != current.number:
-        return table, (Emit(Kind.INCIDENT, 0, body),)
-    # An answer that came and was then contradicted is no answer: fail closed.
-    return with_round(table, odds=None, odds_failed=event.cause), (Emit(Kind.INCIDENT, current.number, body),)
 
 
 # --- people --------------------------------------------------------------------------------------
@@ -435,8 +408,8 @@ HANDLERS: dict[type, Callable[[Setup, Table, Any, Stamp], Stepped]] = {
     GameEnded: _game_ended,
     ReadingContradicted: _reading_contradicted,
     BetsClosed: _bets_closed,
-    OddsDrawn: _odds_drawn,
-    OddsFailed: _odds_failed,
+    OddsDrawn: odds_drawn,
+    OddsFailed: odds_failed,
     VoidDeclared: _void_declared,
     Confirmed: _confirmed,
     Permitted: _permitted,

@@ -105,6 +105,7 @@ _ALWAYS: frozenset[type] = frozenset(
         HostIncident,
         HostStalled,
         ReadingContradicted,
+        OddsDrawn,
         OddsFailed,
         Seated,
         Inspected,
@@ -113,7 +114,7 @@ _ALWAYS: frozenset[type] = frozenset(
         Approved,
     }
 )
-_GAME: frozenset[type] = frozenset({GameStarted, DrawUpdate, GameEnded, Observed, OddsDrawn})
+_GAME: frozenset[type] = frozenset({GameStarted, DrawUpdate, GameEnded, Observed})
 _THROW: frozenset[type] = frozenset({Permitted, ThrowRejected, ShooterDeclined})
 
 ACCEPTS: dict[Phase, frozenset[type]] = {
@@ -125,7 +126,7 @@ ACCEPTS: dict[Phase, frozenset[type]] = {
     Phase.AT_REST: _ALWAYS
     | _GAME
     | {BetsClosed, Confirmed, Reading, ResultProposed, ThrowRejected, VoidDeclared},
-    Phase.BLOCKED: _ALWAYS | {GameStarted, OddsDrawn, ResultProposed, VoidDeclared},
+    Phase.BLOCKED: _ALWAYS | {GameStarted, ResultProposed, VoidDeclared},
 }
 """Events that change something, by phase. Anything else is late or out of place and changes nothing; what a
 person asked in vain becomes an incident."""

@@ -257,6 +257,8 @@ class Table:
     """What the game carries from result to result; a void round does not touch it (rulebook 2.9, T15)."""
     wheel_direction: str = ""
     """Direction of the wheel in the last spin, empty where it was not seen or another may have come since."""
+    odds_counter: int = -1
+    """Counter of the odds box at its last draw that is known, -1 where none is."""
     paces: tuple[int, ...] = ()
     """Monotonic times of the rounds opened within the last hour, where the profile limits the pace."""
     inspection: str = ""

@@ -113,7 +113,7 @@ draw-update      -                      -                       relaunch*       
 reading          -                      -                       unresolved*                  unresolved*                  -*                        -                         -
 game-ended       -                      -                       unresolved*                  unresolved*                  unresolved*               -*                        -
 contradicted     -                      -                       unresolved*                  unresolved*                  unresolved*               unresolved*               -*
-odds-drawn       -                      -                       order-violation+unresolved*  order-violation+unresolved*  -*                        -*                        -
+odds-drawn       odds-unused*           odds-unused*            order-violation+unresolved*  order-violation+unresolved*  -*                        -*                        odds-unused*
 odds-failed      odds-refused*          odds-refused*           odds-refused+unresolved*     odds-refused+unresolved*     odds-refused+unresolved*  odds-refused+unresolved*  odds-refused*
 void             void-refused           void-refused            void-refused                 void*                        void*                     void*                     void*
 confirmed        confirmation-refused   confirmation-refused    confirmation-refused         confirmation-refused         confirmation-refused      confirmation-refused      confirmation-refused
@@ -208,12 +208,10 @@ def test_a_device_game_or_round_that_is_not_ours_changes_nothing(event: Event, p
     play = in_phase(phase)
     before = play.table
     effects = play.tell(event)
-    assert replace(play.table, repeated=(), accounts=()) == replace(before, repeated=(), accounts=()), (
-        "but for the count of incidents"
-    )
-    assert [name_of(effect) for effect in effects] == (
-        ["odds-refused"] if isinstance(event, OddsFailed) else []
-    )
+    uncounted: dict[str, Any] = {"repeated": (), "accounts": (), "odds_counter": -1}
+    assert replace(play.table, **uncounted) == replace(before, **uncounted), "but for what is counted"
+    told = {OddsFailed: ["odds-refused"], OddsDrawn: ["odds-unused"]}
+    assert [name_of(effect) for effect in effects] == told.get(type(event), [])
 
 
 def test_odds_drawn_is_told_of_its_own_round_only() -> None:

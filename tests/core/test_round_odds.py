@@ -26,14 +26,16 @@ from dollyd.daemon.core.events import (
     DrawStarted,
     Ending,
     GameEnded,
+    OddsDrawn,
     OddsFailed,
     Reading,
     ResultProposed,
     TurnsBasis,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import Kind
+from dollyd.daemon.core.record import IncidentBody, Kind
 from dollyd.daemon.core.round import Phase, deadline_ns
+from dollyd.daemon.core.state import Table
 
 VOID = VoidDeclared("d1", "dealer", "a coin on the wheel")
 
@@ -119,7 +121,7 @@ def test_an_odds_answer_after_its_time_is_none_for_an_unresolved_round_either() 
     play.tell(GameEnded(game(), Ending.LOST, DrawFacts(defects=(Defect.DEVICE_LOST,))))
     play.tell(odds_drawn(1, 2), after_ms=5_000)
     play.tell(entered(play, "17"))
-    assert play.whats() == ["manual-result-refused"]
+    assert play.whats() == ["odds-unused", "manual-result-refused"]
 
 
 def entered(play: Play, pocket: str) -> ResultProposed:
@@ -177,6 +179,73 @@ def test_a_void_round_consumes_its_odds_draw() -> None:
     assert Kind.RESULT not in play.kinds, "the draw of the void round does not count for the next"
     play.tell(odds_drawn(2, 1))
     assert play.body(Kind.RESULT).odds.table == 1
+
+
+# --- no draw is hidden (rulebook 2.8) ---------------------------------------------------------------------
+
+
+def proof_of(drawn: OddsDrawn, **more: str) -> dict[str, str]:
+    return {
+        "round": str(drawn.round),
+        "table": str(drawn.table),
+        "counter": str(drawn.counter),
+        "nonce": drawn.nonce,
+        "proof": drawn.proof,
+    } | more
+
+
+def test_f10_a_draw_that_was_lost_with_the_process_shows_at_the_next_one() -> None:
+    play = Play(make_setup("B"), Table(odds_counter=6)).no_more_bets()
+    play.tell(drawn := replace(odds_drawn(1), counter=8))
+    (told,) = play.emitted[-1:]
+    assert isinstance(told.body, IncidentBody)
+    assert (told.round, told.body.what, told.body.device) == (1, "odds-counter-jump", ODDS_BOX)
+    assert told.body.details == proof_of(drawn, before="6")
+    play.tell(Reading(game(), ("17",), PROVEN))
+    assert play.body(Kind.RESULT).odds.counter == 8
+    play.whole_round(number=2)  # its draw has counter 2: another box, or one that began anew
+    assert play.whats() == ["odds-counter-jump"] * 2
+
+
+def test_f10_counters_that_go_on_by_one_make_no_record() -> None:
+    play = Play(make_setup("B"))
+    for number in (1, 2, 3):
+        play.whole_round(number=number)
+    assert play.whats() == []
+    assert play.table.odds_counter == 3
+
+
+def test_f10_a_draw_that_comes_when_its_round_is_over_is_a_record() -> None:
+    play = Play(make_setup("B")).no_more_bets()
+    play.tell(VOID, odds_drawn(1, 2))
+    (told,) = play.emitted[-1:]
+    assert isinstance(told.body, IncidentBody)
+    assert (told.round, told.body.what, told.body.details) == (0, "odds-unused", proof_of(odds_drawn(1, 2)))
+    play.no_more_bets(2).tell(odds_drawn(2))
+    assert play.whats() == ["odds-unused"], "the counter goes on from there"
+
+
+def test_f10_a_draw_before_no_more_bets_is_a_record() -> None:
+    play = Play(make_setup("B")).spinning()
+    play.tell(odds_drawn(1))
+    assert play.body(Kind.INCIDENT).details == proof_of(odds_drawn(1))
+
+
+def test_l5_an_odds_answer_after_unresolved_is_a_record() -> None:
+    play = Play(make_setup("B")).no_more_bets()
+    play.tell(GameEnded(game(), Ending.LOST, DrawFacts(defects=(Defect.DEVICE_LOST,))))
+    play.tell(odds_drawn(1, 2))
+    (told,) = play.emitted[-1:]
+    assert isinstance(told.body, IncidentBody)
+    assert (told.round, told.body.what, told.body.details) == (1, "odds-drawn", proof_of(odds_drawn(1, 2)))
+
+
+def test_l5_an_odds_answer_after_its_time_is_a_record_too_and_counts_for_nothing() -> None:
+    play = Play(make_setup("B")).no_more_bets()
+    play.tell(GameEnded(game(), Ending.LOST, DrawFacts(defects=(Defect.DEVICE_LOST,))))
+    play.tell(odds_drawn(1, 2), after_ms=5_000)
+    assert play.whats() == ["odds-unused"]
+    assert play.round.odds is None
 
 
 # --- zeros (rulebook 2.9) ----------------------------------------------------------------------------------

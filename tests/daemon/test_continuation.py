@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.chains import ChainMaker
+from tests.support.chains import UTC, ChainMaker
 from tests.support.daemon import Installation
-from tests.support.tables import START, WHEEL, Play, game, make_setup, odds_drawn
+from tests.support.tables import ODDS_BOX, START, WHEEL, Play, game, make_setup, odds_drawn
 
 from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.continuation import carried_over, restarted, restored
@@ -24,6 +24,7 @@ from dollyd.daemon.core.events import (
     GameEnded,
     Restarted,
     ResultProposed,
+    VoidDeclared,
 )
 from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import Stamp
@@ -35,6 +36,7 @@ from dollyd.daemon.settings import load
 from dollyd.daemon.table import TableRunner
 from dollyd.daemon.writer import Draft
 
+COUNTED = {"counter": "9", "proof": "00AA"}
 OPENED_AT = "2026-11-29T20:00:00.000000000Z"
 
 
@@ -163,6 +165,98 @@ async def test_odds_that_were_contradicted_later_do_not_come_back_by_a_restart(
     runner, drafts = started(tmp_path, journal.tail("r1"), "B")
     entered_by_two(runner)
     assert drafts.bodies(Kind.RESULT) == []
+
+
+async def test_l5_odds_that_came_after_unresolved_are_kept_over_a_restart(
+    tmp_path: Path, journal: Journal
+) -> None:
+    maker = unresolved_night(journal, with_odds=False)
+    maker.add(Kind.INCIDENT, 1, body=drawn_later())
+    journal.append(maker.entries[-1:])
+    runner, drafts = started(tmp_path, journal.tail("r1"), "B")
+    entered_by_two(runner)
+    (result,) = drafts.bodies(Kind.RESULT)
+    drawn = odds_drawn(1, 2)
+    assert (result["odds"]["table"], result["odds"]["counter"]) == (drawn.table, drawn.counter)
+    assert (result["odds"]["nonce"], result["odds"]["proof"]) == (drawn.nonce, drawn.proof)
+    assert result["odds"]["drawn"] == {"utc": UTC, "monotonic_ns": 1}, "the time of the record"
+
+
+def drawn_later() -> Any:
+    """The body of the incident of an odds table that was drawn after the round became unresolved."""
+    play = Play(make_setup("B")).no_more_bets()
+    play.tell(GameEnded(game(), Ending.LOST, DrawFacts(defects=(Defect.DEVICE_LOST,))), odds_drawn(1, 2))
+    return msgspec.to_builtins(play.body(Kind.INCIDENT))
+
+
+# --- the counter of the odds box --------------------------------------------------------------------------
+
+
+def void_with_odds(counter: int) -> Any:
+    play = Play(make_setup("B")).no_more_bets()
+    play.tell(replace(odds_drawn(1, 2), counter=counter), VoidDeclared("d1", "dealer", "a coin"))
+    return msgspec.to_builtins(play.body(Kind.VOID))
+
+
+@pytest.mark.parametrize(
+    ("later", "counter"),
+    [
+        pytest.param([], 1, id="a-void"),
+        pytest.param([(Kind.INCIDENT, {"what": "relaunch", "details": {"counter": "7"}})], 1, id="no-draw"),
+        pytest.param([(Kind.INCIDENT, {"what": "odds-unused", "details": COUNTED})], 9, id="an-incident"),
+        pytest.param(
+            [(Kind.CORRECTION, {"odds": {"counter": 0, "proof": ""}, "after": {"kind": "void"}})],
+            1,
+            id="no-correction",
+        ),
+    ],
+)
+async def test_f10_the_counter_of_the_odds_box_is_kept_over_a_restart(
+    tmp_path: Path, journal: Journal, later: list[tuple[Kind, Any]], counter: int
+) -> None:
+    maker = ChainMaker().begin()
+    maker.add(Kind.INCIDENT, body={"what": "odds-counter-jump", "details": COUNTED | {"counter": "0"}})
+    maker.add(Kind.ROUND, 1)
+    maker.add(Kind.VOID, 1, body=void_with_odds(1))
+    for kind, body in later:
+        maker.add(kind, 1, body=body)
+    maker.add(Kind.ROUND, 2)
+    maker.add(Kind.BETS_CLOSED, 2)  # drawn, and killed before the round had a record of it
+    journal.append(maker.entries)
+    runner, _ = started(tmp_path, journal.tail("r1"), "B")
+    assert runner.engine.table.odds_counter == counter
+
+
+async def test_f10_drawn_killed_started_void_and_the_next_draw_tells_that_one_was_consumed(
+    tmp_path: Path, journal: Journal
+) -> None:
+    maker = ChainMaker().begin()
+    maker.add(Kind.ROUND, 1)
+    maker.add(Kind.VOID, 1, body=void_with_odds(1))
+    maker.add(Kind.ROUND, 2)
+    journal.append(maker.entries)
+    tail = journal.tail("r1")
+    assert tail is not None
+    setup = make_setup("B")
+    play = Play(setup, replace(restored(setup, tail, START), open=True))
+    play.tell(restarted(tail, START, "boot"), VoidDeclared("d1", "dealer", "restarted", 2))
+    assert play.bodies(Kind.VOID)[-1].odds is msgspec.UNSET
+    play.no_more_bets().tell(odds_drawn(3))
+    (jump,) = [body for body in play.bodies(Kind.INCIDENT) if body.what == "odds-counter-jump"]
+    assert (jump.details["before"], jump.details["counter"]) == ("1", "3")
+
+
+async def test_f10_a_table_without_draws_knows_no_counter(tmp_path: Path, journal: Journal) -> None:
+    journal.append(ChainMaker().begin().play(1, 3).entries)
+    runner, _ = started(tmp_path, journal.tail("r1"))
+    assert runner.engine.table.odds_counter == -1
+
+
+def test_f10_another_odds_box_counts_its_own_draws() -> None:
+    setup = make_setup("B")
+    engine = Engine(setup, {}, Table(odds_counter=7))
+    assert carried_over(engine, setup, {WHEEL, ODDS_BOX}).odds_counter == 7
+    assert carried_over(engine, setup, {WHEEL}).odds_counter == -1
 
 
 # --- the direction of the wheel ---------------------------------------------------------------------------
