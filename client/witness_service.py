@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from hashlib import sha256
 from random import Random
@@ -22,6 +22,7 @@ import structlog
 
 from dollyd.client.brokers import PAUSE_FIRST_S, PAUSE_MAX_S, STEADY_S, together
 from dollyd.client.delivered import Delivered
+from dollyd.client.given_up import GivenUp
 from dollyd.client.judgement import Claim
 from dollyd.client.jws import EnvelopeError, Keys, parse_envelope, verify_envelope
 from dollyd.client.key_source import KeySource, source_of
@@ -48,16 +49,27 @@ _LOG = structlog.get_logger(__name__)
 
 
 class Witness:
-    """One witness of a site. `name` is also its consumer's name, and must fit a topic."""
+    """One witness of a site. `name` is also its consumer's name, and must fit a topic.
+
+    `losses`: records that people have given up for lost: it goes on behind them, and says so.
+    """
 
     def __init__(
-        self, mqtt: MqttSettings, site: str, name: str, keys: Keys | KeySource, book: WitnessBook, sign: Sign
+        self,
+        mqtt: MqttSettings,
+        site: str,
+        name: str,
+        keys: Keys | KeySource,
+        book: WitnessBook,
+        sign: Sign,
+        losses: Iterable[GivenUp] = (),
     ) -> None:
         self._site = site
         self._name = name
         self._keys = source_of(keys)
         self._book = book
         self._sign = sign
+        self._losses = tuple(losses)
         self._topics = Topics(site)
         self._mqtt = replace(mqtt, client_id=f"dollyd-{site}-{name}-says-{secrets.token_hex(16)}")
         self._stream = Stream(mqtt, site, name, keys, book.watermarks, start="now", any_chain=True)
@@ -86,14 +98,17 @@ class Witness:
                 if not error.why.startswith(_FORGED):
                     self._tell(self._book.contradict(error.chain, f"record {error.seq}: {error.why}"))
             except GapError as error:
-                self._note_gap(error)
+                await self._miss(stream, error)
 
     async def _take(self, stream: Stream, delivered: Delivered) -> None:
         self._tell(self._book.take(delivered.record, delivered.envelope))
         await stream.done(delivered)
 
-    def _note_gap(self, error: GapError) -> None:
-        if (error.chain, error.first) not in self._gaps:
+    async def _miss(self, stream: Stream, error: GapError) -> None:
+        """Records cannot be had. Behind those that are given up the next statement begins anew (`from`)."""
+        if any(loss.covers(error) for loss in self._losses):
+            await stream.accept_loss(error)  # false where some have come: then it is raised again, or filled
+        elif (error.chain, error.first) not in self._gaps:
             self._gaps.add((error.chain, error.first))
             _LOG.warning("history_missing", table=error.table, chain=error.chain, why=str(error))
 

@@ -68,7 +68,7 @@ def _take(chain: FollowedChain, link: Link, trust: Trust | None) -> None:
 def _passed(chain: FollowedChain, link: Link) -> FollowedChain:
     """Behind a record of which only the link is left: what it said is not known."""
     mark = chain.watermark
-    if link.prev != mark.digest:
+    if mark.digest and link.prev != mark.digest:  # none: what came before is lost
         raise BrokenChain(link.seq, f"its prev is not the digest of record {mark.seq}")
     rules = ChainRules(whole=False)
     rules.previous = chain.previous

@@ -59,6 +59,8 @@ class Chain:
     broken: str
     """Why it cannot go on: a record contradicts another one or breaks a rule, or the chain does not fit those
     of its table. Empty for a good one."""
+    lost: int = 0
+    """Records up to `complete_to` that people have given up for lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +371,10 @@ class Store(ABC):
         """Every chain; of two of a table the one that goes on comes last."""
         rows = self.query(
             "SELECT site, table_name, chain, begins, complete_to,"
-            " coalesce((SELECT max(seq) FROM links l WHERE l.chain = c.chain), 0), broken FROM chains c"
+            " coalesce((SELECT max(seq) FROM links l WHERE l.chain = c.chain), 0), broken,"
+            " CAST(coalesce((SELECT sum(last_seq - first_seq + 1) FROM losses g WHERE g.chain = c.chain), 0)"
+            " AS bigint)"
+            " FROM chains c"
             " ORDER BY (SELECT utc FROM links l WHERE l.chain = c.chain AND l.seq = c.complete_to), chain"
         )
         return [Chain(*row) for row in rows]

@@ -11,6 +11,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from dollyd.client.archive.importing import Import, import_file
+from dollyd.client.archive.losses import NoLossError, accept_loss
 from dollyd.client.archive.service import Archive
 from dollyd.client.archive.sqlite import SqliteStore
 from dollyd.client.archive.store import SchemaError, Store, StoreError
@@ -123,6 +124,25 @@ def accept(
     say(f"chain {chain} is accepted")
 
 
+@application.command("accept-loss")
+def accept_records_lost(
+    chain: Annotated[str, typer.Argument(metavar="CHAIN", help="The chain, 32 characters of hex.")],
+    upto: Annotated[int, typer.Option("--upto", metavar="SEQ", help="The last record of the first hole.")],
+    database: Database = "",
+) -> None:
+    """Go on behind records that nobody has any more; what was given up stays written in `losses`."""
+    configure_logging(verbose=False)
+    try:
+        with closing(_opener(database)()) as store:
+            loss = accept_loss(store, chain, upto)
+    except StoreError as error:
+        raise ConfigError("--database", "", str(error), "name a data base that is there") from error
+    except NoLossError as error:
+        remedy = "name what the log tells as history_missing, and nothing else"
+        raise ConfigError("dollyd archive accept-loss", chain, str(error), remedy) from error
+    say(f"records {loss.first} to {loss.last} of table {loss.table}, chain {chain} are given up for lost")
+
+
 def _nodes(keys: Path | None, trust: Path | None, root: str, min_version: int) -> Keys | Trust:
     nodes = keys_for_verification(keys, trust, root, min_version)
     if not isinstance(nodes, Trust | Mapping):
@@ -166,7 +186,8 @@ def _print(done: Import) -> None:
     for chain in done.chains:
         whole = f"whole from {chain.begins} to {chain.complete_to}"
         missing = f", more up to {chain.tip}" if chain.tip > chain.complete_to else ""
-        say(f"table {chain.table}, chain {chain.chain}: {chain.broken or whole + missing}")
+        lost = f", but for {chain.lost} given up for lost" if chain.lost else ""
+        say(f"table {chain.table}, chain {chain.chain}: {chain.broken or whole + lost + missing}")
     if done.refused:
         say("refused: " + ", ".join(f"{count} ({reason})" for reason, count in done.refused.items()))
         raise typer.Exit(EXIT_REFUSED)

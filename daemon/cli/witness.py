@@ -10,6 +10,7 @@ from typing import Annotated
 import structlog
 import typer
 
+from dollyd.client.given_up import GivenUp
 from dollyd.client.witness_book import WitnessBook, WitnessError
 from dollyd.client.witness_service import Witness
 from dollyd.daemon.cli.options import TrustMinVersion, secret_file
@@ -41,6 +42,10 @@ def witness(
     ] = None,
     root: Annotated[str, typer.Option(metavar="KID", help="... and the root that it is signed under.")] = "",
     trust_min_version: TrustMinVersion = 0,
+    accept_loss: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CHAIN:FIRST-LAST", help="Go on behind records that nobody has; repeat it."),
+    ] = None,
     ca_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: who vouches for the broker.")] = "",
     cert_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the witness's certificate.")] = "",
     key_file: Annotated[str, typer.Option(metavar="FILE", help="TLS: the key of that certificate.")] = "",
@@ -62,12 +67,17 @@ def witness(
         cert_file=cert_file or None,
         key_file=secret_file("--key-file", key_file),
     )
+    try:
+        losses = tuple(map(GivenUp.of, accept_loss or ()))
+    except ValueError as error:
+        remedy = "name what the log tells as history_missing"
+        raise ConfigError("--accept-loss", "", str(error), remedy) from error
     nodes = keys_to_follow(keys, trust, root, site, trust_min_version)
     signer = load_signer(key, config_file="--key", key="")
     failure = ""
     with closing(_book(state)) as book:
         try:
-            asyncio.run(until_signal(Witness(mqtt, site, name, nodes, book, signer.sign).run()))
+            asyncio.run(until_signal(Witness(mqtt, site, name, nodes, book, signer.sign, losses).run()))
         except* WitnessError as group:
             failure = str(group.exceptions[0])
         found = bool(book.contradictions)
