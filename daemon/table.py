@@ -14,7 +14,6 @@ from random import Random
 from typing import Any, Protocol
 
 import msgspec
-import structlog
 
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.continuation import (
@@ -151,7 +150,6 @@ class TableRunner:
         self._reload_waits = self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
-        self._log = structlog.get_logger().bind(table=self.name)
 
     # --- life ----------------------------------------------------------------------------------------
 
@@ -288,13 +286,6 @@ class TableRunner:
     def _keep(self, record: NewRecord) -> None:
         capture = record.capture or None
         self._records.submit(Draft(self.name, record.kind, record.round, record.body, record.at, capture))
-        if record.kind in (Kind.UNRESOLVED, Kind.VOID, Kind.INCIDENT, Kind.GAP):
-            body = msgspec.json.decode(record.body)
-            self._log.info(
-                str(record.kind),
-                round=record.round,
-                why=body.get("rule") or body.get("what") or body.get("cause"),
-            )
 
     def _draw_odds(self, round_number: int) -> None:
         device = next((d.name for d in self.settings.setup.devices if d.role == "odds"), "")

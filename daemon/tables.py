@@ -18,6 +18,7 @@ from dollyd.daemon.journal import Entry, Journal, Tail
 from dollyd.daemon.journal_tail import BY_CONFIGURATION
 from dollyd.daemon.keyring import Keyring, start_chains
 from dollyd.daemon.publisher import Publisher
+from dollyd.daemon.record_words import TOLD, words_of
 from dollyd.daemon.session import DeviceSession
 from dollyd.daemon.settings import Settings, TableSettings
 from dollyd.daemon.stall import StallWatch
@@ -30,6 +31,7 @@ from dollyd.daemon.writer import Writer
 SHOW_AFTER_S = 0.01
 """How long displays wait behind the records of the same moment, which the writer signs meanwhile."""
 
+_READ = {*TOLD, Kind.SESSION}
 _LOG = structlog.get_logger(__name__)
 
 
@@ -171,15 +173,17 @@ class Tables:
     # --- records -------------------------------------------------------------------------------------
 
     def written(self, entries: list[Entry], *, stopping: bool) -> None:
-        """Records are durable: show the results, and sum up what a closed table leaves."""
+        """Records are durable: show and log what they say, and sum up what a closed table leaves."""
         for entry in entries:
+            if entry.kind not in _READ:
+                continue
+            body = msgspec.json.decode(parse_envelope(entry.envelope).payload)["body"]
+            if words := words_of(entry.kind, entry.table, entry.round, body):
+                (_LOG.warning if words.warning else _LOG.info)(str(entry.kind), **words.fields)
             if entry.kind == Kind.RESULT and entry.table in self.runners:
-                body = msgspec.json.decode(parse_envelope(entry.envelope).payload)["body"]
                 self.runners[entry.table].written(entry.kind, entry.round, body["outcome"], body["mode"])
-            elif entry.kind == Kind.SESSION and not stopping:
-                body = msgspec.json.decode(parse_envelope(entry.envelope).payload)["body"]
-                if body["event"] == "closed":
-                    self._writer.checkpoint(entry.table, "table-closed", self._clock.stamp())
+            elif entry.kind == Kind.SESSION and not stopping and body["event"] == "closed":
+                self._writer.checkpoint(entry.table, "table-closed", self._clock.stamp())
 
     def take_checkpoints(self, reason: str) -> None:
         """Have every chain summed up."""

@@ -48,6 +48,11 @@ async def test_a_cable_pulled_in_mid_spin_leaves_no_number(
     assert time.monotonic() - plugged_s < BACK_S + LATE_S
     await until(lambda: len(consumer.of("void")) >= 1)
     assert rules_of(consumer, spinning) == [("unresolved", "device-lost"), ("void", "unrecoverable")]
+    (unresolved,) = daemon.logged("unresolved")
+    assert unresolved.startswith("level=warning event=unresolved table=r1 ")
+    assert f"void --round {spinning} --reason TEXT" in unresolved
+    assert [line for line in daemon.logged("incident") if "what=device-lost device=wheel" in line]
+    assert [line for line in daemon.logged("result") if "table=r1" in line and "outcome=" in line]
     await until(lambda: consumer.of("result")[-1].round > spinning, 20)
     assert spinning not in [result.round for result in consumer.of("result")]
     missed = [gap for gap in consumer.of("gap") if gap.body["cause"] == "no-round-open"]
