@@ -25,6 +25,7 @@ from dollyd.daemon.core.events import (
     ClockStepped,
     Confirmed,
     CorrectionProposed,
+    DeviceChanged,
     DeviceReady,
     DeviceTooFast,
     DeviceTrouble,
@@ -90,6 +91,7 @@ EVENTS: dict[str, Event] = {
     "approved": Approved("p1", "pit-boss", "{}", "ab"),
     "ready": DeviceReady(WHEEL),
     "trouble": DeviceTrouble(WHEEL, "lost", "unplugged"),
+    "changed": DeviceChanged(WHEEL, "its counter went back"),
     "clock": ClockStepped(5),
     "restarted": Restarted("2026-11-29T18:41:20Z"),
     "halted": PlayHalted("disk-full"),
@@ -129,6 +131,7 @@ correction       correction-refused     correction-refused      correction-refus
 approved         approval-refused       approval-refused        approval-refused             approval-refused             approval-refused          approval-refused          approval-refused
 ready            device-ready*          device-ready*           device-ready*                device-ready*                device-ready*             device-ready*             device-ready*
 trouble          device-lost*           device-lost*            device-lost*                 device-lost*                 device-lost*              device-lost*              device-lost*
+changed          device-changed*        device-changed*         device-changed+unresolved*   device-changed+unresolved*   device-changed+unresolved* device-changed+unresolved* device-changed*
 clock            clock                  clock                   clock                        clock                        clock                     clock                     clock
 restarted        gap                    gap+session             gap+session+unresolved*      gap+session+unresolved*      gap+session+unresolved*   gap+session+unresolved*   gap+session*
 halted           play-halted*           play-halted*            play-halted*                 play-halted*                 play-halted*              play-halted*              play-halted*

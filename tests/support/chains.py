@@ -48,6 +48,10 @@ def decision(capture: bytes | None = None, mode: str = "auto", pocket: str = "32
     return PLAYED | said | {"mode": mode, "evidence": evidence}
 
 
+BODIES: dict[Kind, dict[str, Any]] = {Kind.INCIDENT: {"what": "relaunch"}}
+"""What stands in a record of which a test says nothing; otherwise nothing does."""
+
+
 class ChainMaker:
     """Adds record after record to one chain; `entries` is what a journal would be given."""
 
@@ -78,7 +82,7 @@ class ChainMaker:
             "prev": self.prev,
             "round": round_number,
             "time": Time(utc=UTC, monotonic_ns=1, boot="b", synchronised=True, error_bound_us=10),
-            "body": msgspec.Raw(msgspec.json.encode(body or {})),
+            "body": msgspec.Raw(msgspec.json.encode(body or BODIES.get(kind, {}))),
         }
         envelope = self.signer.sign(encode(Record(**(fields | (header or {})))))
         self.seq, self.prev = self.seq + 1, sha256(envelope).hexdigest()
