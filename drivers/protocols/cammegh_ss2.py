@@ -37,7 +37,14 @@ from dollyd.daemon.core.events import (
 )
 from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.drivers.framing import AnyFrame, BadFrame
-from dollyd.drivers.protocols.cammegh_ss2_attempt import SPINNING, Attempt, Terms, ending
+from dollyd.drivers.protocols.cammegh_ss2_attempt import (
+    SPINNING,
+    WITNESSES,
+    WITNESSES_IN_DOUBT,
+    Attempt,
+    Terms,
+    ending,
+)
 from dollyd.drivers.protocols.cammegh_ss2_game import Story
 from dollyd.drivers.protocols.cammegh_ss2_identity import Identity
 from dollyd.drivers.protocols.cammegh_ss2_lines import (
@@ -56,7 +63,7 @@ from dollyd.drivers.protocols.cammegh_ss2_lines import (
 from dollyd.drivers.protocols.cammegh_ss2_read import LastRead, LeftAt
 from dollyd.drivers.spec import NOTHING, DeviceSetup, Order, Said, Status
 
-OPTIONS: dict[str, type] = {"polled": bool, "poll_ms": int, "rotor_rpm_x10_max": int}
+OPTIONS: dict[str, type] = {"polled": bool, "poll_ms": int, "rotor_rpm_x10_max": int, "three_lines": bool}
 POLL_MS_MIN = 100
 """Closest that two polls may come (section 3)."""
 ROTOR_RPM_X10_MAX = 300
@@ -105,7 +112,10 @@ class Ss2Protocol:
         self._poll_ns = max(POLL_MS_MIN, int(setup.options.get("poll_ms", setup.period_ms))) * NS_PER_MS
         rpm_x10_max = int(setup.options.get("rotor_rpm_x10_max", ROTOR_RPM_X10_MAX))
         line_ns = min(self._poll_ns, self._period_ns) if self._polled else self._period_ns
-        self._terms = Terms(setup.name, frozenset(setup.pockets), self._period_ns, line_ns, rpm_x10_max)
+        witnesses = WITNESSES_IN_DOUBT if setup.options.get("three_lines", False) else WITNESSES
+        self._terms = Terms(
+            setup.name, frozenset(setup.pockets), self._period_ns, line_ns, rpm_x10_max, witnesses
+        )
         self._expected = {"pockets": str(len(setup.pockets))} | dict(setup.expect)
         self._state = Ss2State()
         self._events: list[DeviceEvent] = []

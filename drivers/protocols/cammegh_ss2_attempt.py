@@ -13,8 +13,8 @@ from dollyd.drivers.protocols.cammegh_ss2_lines import State, StatusLine
 _BONUS_PERIODS = 3
 """Bonus numbers 4 and 5 come after the first state-5 line (section 6): a game that showed others waits for
 the second line, but no longer than this."""
-_WITNESSES = 2
-_WITNESSES_IN_DOUBT = 3
+WITNESSES = 2
+WITNESSES_IN_DOUBT = 3
 
 SPINNING = frozenset({State.BALL_IN_RIM, State.NO_MORE_BETS, State.BALL_NOT_IN_TRACK})
 CLOSED_BETS = frozenset({State.NO_MORE_BETS, State.BALL_NOT_IN_TRACK})
@@ -44,10 +44,18 @@ class Terms:
     """Time between two status lines: the period, or that of our polls."""
     rpm_x10_max: int
     """Faster after no more bets is a runaway."""
+    witnesses: int = WITNESSES
+    """Lines that must show a number, the bare one among them."""
+
+    def confirmed(self, attempt: Attempt) -> bool:
+        """Whether the evidence rule is met."""
+        needed = max(self.witnesses, WITNESSES_IN_DOUBT) if attempt.doubtful else self.witnesses
+        whole = bool(attempt.number) and not attempt.facts.defects
+        return whole and attempt.fives + bool(attempt.bare) >= needed
 
     def bonus_due_ns(self, attempt: Attempt) -> int | None:
         """When the reading of a confirmed number is due although no second state-5 line came."""
-        waits = attempt.bonus and attempt.fives < _WITNESSES and not attempt.done and attempt.confirmed
+        waits = attempt.bonus and attempt.fives < WITNESSES and not attempt.done and self.confirmed(attempt)
         return attempt.five_at_ns + _BONUS_PERIODS * self.period_ns if waits else None
 
 
@@ -104,13 +112,11 @@ class Attempt:
         return launched_badly or bool(self.facts.flags or self.facts.defects)
 
     @property
-    def confirmed(self) -> bool:
-        """The evidence rule is met."""
+    def doubtful(self) -> bool:
+        """Whether the number may be an old one, so that one more line must show it."""
         # The old number is what a line of state 4 shows that was damaged to read as state 5.
         incomplete = self.damage > 0 or (self.bare_due and not self.bare)
-        doubtful = self.strayed or (incomplete and self.number == self.old_number)
-        needed = _WITNESSES_IN_DOUBT if doubtful else _WITNESSES
-        return bool(self.number) and not self.facts.defects and self.fives + bool(self.bare) >= needed
+        return self.strayed or (incomplete and self.number == self.old_number)
 
 
 def ending(attempt: Attempt, line: StatusLine) -> Ending | None:

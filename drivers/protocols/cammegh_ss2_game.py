@@ -5,8 +5,9 @@ game was seen live without a gap, and the number was confirmed by a second equal
 number, all agreeing. The interface has no checksum: one flipped bit can make a valid other number, or a state
 5 of a state 4, which still shows the number of the game before. So one more witness is asked where the number
 is that of the game before and the line showed damage during the game, or where a bare number came long before
-the status lines; and a status line on the heels of another is no second witness, for it may be the same line
-twice. Nor does one line in state 6 end a game, one bit from state 4: two do, or one and then state 1.
+the status lines, and always with the option `three_lines`; and a status line on the heels of another is no
+second witness, for it may be the same line twice. Nor does one line in state 6 end a game, one bit from state
+4: two do, or one and then state 1.
 
 Flags are live on the wire: what a game has shown is kept here. Sections are those of the device document,
 part 1.
@@ -270,7 +271,7 @@ class Story:
     def _read(self) -> None:
         """Tell the number, if it is confirmed and was not told."""
         attempt = self.attempt
-        if attempt.done or not attempt.confirmed:
+        if attempt.done or not self._terms.confirmed(attempt):
             return
         # Section 3: in state 4 the ball runs opposite to the rotor.
         facts = replace(

@@ -24,6 +24,7 @@ Play: TypeAlias = Callable[[int, Random], Outcome]
 
 KINDS: dict[str, Play] = {
     "ss2-wheel": ss2_wheel.play,
+    "ss2-twice": ss2_wheel.play_twice,
     "odds-box": odds_box.play,
     "tlp-roulette": tlp_wheel.play_roulette,
     "tlp-boule": tlp_wheel.play_boule,

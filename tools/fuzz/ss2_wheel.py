@@ -1,4 +1,8 @@
-"""SlingShot 2: a number is the one that the wheel showed for that game."""
+"""SlingShot 2: a number is the one that the wheel showed for that game.
+
+Two lines of a wheel without bare number that are damaged alike are the known limit of two witnesses: how
+often that makes an untrue number is counted, and three lines must bear it.
+"""
 
 from __future__ import annotations
 
@@ -47,3 +51,45 @@ def play(_seed: int, rng: Random) -> Outcome:
     outcome = judge(table, WHEEL, truth, numbers_come_again=True)
     outcome.show(packets)
     return outcome
+
+
+def play_twice(_seed: int, rng: Random) -> Outcome:
+    """One game without bare number; one bit is changed in each of two status lines that follow each other."""
+    game = Game(17, rng.choice(EUROPEAN), rng.choice(EUROPEAN), bare=False)
+    lines = [line.encode() for line in game.lines()]
+    at = rng.randrange(len(lines) - 1)
+    one, other = _bit(lines[at], rng), _bit(lines[at + 1], rng)
+    truth = {f"{game.counter:03}": {"pocket": game.pocket}}
+    total = Outcome()
+    for told, bits, options in (
+        ("untrue: two lines, a bit of each by chance", (one, other), {}),
+        ("untrue: two lines, the same bit of both", (one, one), {}),
+        ("", (one, one), {"three_lines": True}),
+    ):
+        damaged = [
+            *lines[:at],
+            _changed(lines[at], bits[0]),
+            _changed(lines[at + 1], bits[1]),
+            *lines[at + 2 :],
+        ]
+        packets = [Packet(500, line + b"\r\n") for line in (status(6, 16, game.before).encode(), *damaged)]
+        table = HearingTable(_SETUP, {WHEEL: Ss2Protocol(device_setup(options=options))})
+        table.play(packets)
+        outcome = judge(table, WHEEL, truth)
+        if told:
+            outcome.counts[told] = len(outcome.failures)
+            outcome.failures = []
+        outcome.show(packets)
+        total.add(outcome)
+    return total
+
+
+def _bit(line: bytes, rng: Random) -> tuple[int, int]:
+    """A place in a line, and a mask of one bit."""
+    return rng.randrange(len(line)), 1 << rng.randrange(8)
+
+
+def _changed(line: bytes, bit: tuple[int, int]) -> bytes:
+    data = bytearray(line)
+    data[min(bit[0], len(data) - 1)] ^= bit[1]
+    return bytes(data)
