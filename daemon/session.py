@@ -25,7 +25,7 @@ from dollyd.daemon.core.state import HOST_STALLED, TOO_FAST
 from dollyd.daemon.errors import InvariantError, TransportError
 from dollyd.daemon.stall import OLD_MS, STALL_MS
 from dollyd.drivers.framing import AnyFrame, FrameDecoder
-from dollyd.drivers.transports.ports import DRIVER_ERROR
+from dollyd.drivers.transports.ports import DRIVER_ERROR, SETTINGS_CHANGED
 
 T = TypeVar("T")
 
@@ -38,6 +38,8 @@ _NOISE_BYTES_PER_S = 8192
 _PENALISED = frozenset({TOO_FAST, DRIVER_ERROR})
 """Causes after which a device is left alone for longer each time, also where it is plugged in anew."""
 _LONGEST_PATIENCE_NS = 60 * NS_PER_S
+_LOOK_NS = 2 * NS_PER_S
+"""How often an open line is looked at; in between it is before what comes is believed."""
 _LOG_AGAIN_NS = 60 * NS_PER_S
 """A loose plug comes and goes many times a second: each of its states is logged at most once in this time."""
 
@@ -64,8 +66,12 @@ class Transport(Protocol):
         """Losses of received bytes since open that the host knows of."""
         ...
 
+    def altered(self) -> bool:
+        """Whether another program has set the line otherwise than `open` did."""
+        ...
+
     def explain(self, cause: str) -> str:
-        """What else is known of a failed open, for people."""
+        """What else is known of a failed open or a loss, for people."""
         ...
 
     def hold(self, *, held: bool) -> None:
@@ -167,7 +173,8 @@ class DeviceSession:
     """Keeps one device connected for as long as `run` runs.
 
     `cause`: why the device was last lost or could not be opened; empty once a valid frame came.
-    `counters`: for the health topic, e.g. `opens`, `bytes`, `lost.eof`, `failed.busy`, `sends_dropped`.
+    `counters`: for the health topic, e.g. `opens`, `bytes`, `lost.eof`, `failed.busy`, `sends_dropped`;
+    `heard_bytes`: what `bytes` was when the last valid frame came.
     """
 
     def __init__(
@@ -291,19 +298,27 @@ class DeviceSession:
             raise self._bug
 
     async def _until_ended(self) -> None:
-        """Until the connection is lost. One that is dead but not closed is ended by its silence."""
+        """Until the connection is lost. One that is dead but not closed is ended by its silence.
+
+        So is one whose settings another program has changed.
+        """
         ended = asyncio.ensure_future(self._ended.wait())
         try:
-            while not self._ended.is_set() and self._patience.limit_ns:
+            while not self._ended.is_set():
                 now_ns = self._clock.stamp().mono_ns
+                look_ns = now_ns + _LOOK_NS
                 if self._held:  # nothing is read: the silence is ours
                     self._heard_ns = now_ns
-                due_ns = self._heard_ns + self._patience.limit_ns
-                if now_ns >= due_ns:
-                    self._patience.grow()
-                    self.drop("silent")
-                    continue
-                asleep = asyncio.ensure_future(self._clock.sleep_until(due_ns))
+                elif not self._as_set():
+                    break
+                if limit_ns := self._patience.limit_ns:
+                    due_ns = self._heard_ns + limit_ns
+                    if now_ns >= due_ns:
+                        self._patience.grow()
+                        self.drop("silent")
+                        continue
+                    look_ns = min(look_ns, due_ns)
+                asleep = asyncio.ensure_future(self._clock.sleep_until(look_ns))
                 try:
                     await asyncio.wait({ended, asleep}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -344,6 +359,8 @@ class DeviceSession:
     def _take(self, data: bytes) -> None:
         self._look()
         self.counters["bytes"] += len(data)
+        if not self._as_set():
+            return
         if self._clock.stamp().mono_ns < self._old_until_ns:
             self.counters["old_bytes"] += len(data)
             return
@@ -373,6 +390,12 @@ class DeviceSession:
         self._framing.reset()
         self._sink.lost(cause)
         self._sink.opened()
+
+    def _as_set(self) -> bool:
+        """Whether the line is set as we set it; else it is lost, and what came is not believed."""
+        if self._ask(self._transport.altered):
+            self.drop(SETTINGS_CHANGED)
+        return self._open
 
     # --- the boundary of the device ------------------------------------------------------------------
 
@@ -406,6 +429,7 @@ class DeviceSession:
 
     def _recovered(self) -> None:
         self._heard_ns = self._clock.stamp().mono_ns
+        self.counters["heard_bytes"] = self.counters["bytes"]
         self._patience.reset()
         self._backoff.reset()
         self._noise.reset()

@@ -27,7 +27,8 @@ of the wheel."""
 class Heard:
     """What a device was heard to be. `by_daemon`: as the running daemon told, which holds the port.
 
-    `cause`: why it could not be listened to; empty where it could. `bytes`: -1 where nobody counted.
+    `cause`: why it could not be listened to; empty where it could. `bytes`: that came, or, `by_daemon`, that
+    came since its last sentence.
     """
 
     status: str = ""

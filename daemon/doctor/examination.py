@@ -99,7 +99,8 @@ def _as_heard(payload: bytes) -> Heard:
         state = from_json(payload, _DeviceState)
     except msgspec.DecodeError:
         return Heard(by_daemon=True)
-    return Heard(state.status, state.identity, -1, state.cause, "", by_daemon=True)
+    unheard = state.link.get("bytes", 0) - state.link.get("heard_bytes", 0)
+    return Heard(state.status, state.identity, unheard, state.cause, "", by_daemon=True)
 
 
 class _DeviceState(msgspec.Struct, frozen=True):
@@ -108,3 +109,4 @@ class _DeviceState(msgspec.Struct, frozen=True):
     status: str
     cause: str
     identity: dict[str, str]
+    link: dict[str, int]

@@ -9,9 +9,14 @@ from dollyd.daemon.discovery.listening import Heard
 from dollyd.daemon.doctor.case import Case, Finding, Severity, fault, warning
 from dollyd.daemon.settings import DeviceSettings
 from dollyd.drivers.spec import Status
+from dollyd.drivers.transports.ports import SETTINGS_CHANGED
 
 PUSH = 128
 """Bit of the wheel's mode: it sends its status by itself."""
+_NOT_HEARD = frozenset({"silent", "noise", SETTINGS_CHANGED})
+"""Causes of an open line on which no sentence comes."""
+_LAST_WORDS_BYTES = 256
+"""Of a device that loses its power or its cable in the middle of a sentence no more comes than this."""
 
 
 def brokers(case: Case) -> Iterator[Finding]:
@@ -28,9 +33,8 @@ def unheard_devices(case: Case) -> Iterator[Finding]:
     """A device that could not be listened to, is mute, or speaks at another speed."""
     for device, heard in _heard(case):
         key = device.key
-        if heard.by_daemon and heard.status in {Status.LOST, Status.STALE}:
-            what = f"{key}: {heard.status} ({heard.cause or 'no word of it'}), says the daemon"
-            yield fault("device-silent", what, "see its power and its cable")
+        if heard.by_daemon and (heard.status in {Status.LOST, Status.STALE} or heard.cause in _NOT_HEARD):
+            yield _unheard_by_daemon(key, heard)
         elif heard.cause and heard.cause not in {"busy", "not-found", "no-permission"}:
             yield fault(
                 "port-unusable", f"{key}: {heard.cause} {heard.detail}".rstrip(), "unplug it, plug it in"
@@ -103,6 +107,19 @@ def unlistened_devices(case: Case) -> Iterator[Finding]:
         if case.brokers and port.held_by and device.key not in case.heard:
             what = f"{device.key}: the daemon holds the port, and its state is not to be had from a broker"
             yield warning("device-unknown", what, "mend the broker, or stop dollyd and ask again")
+
+
+def _unheard_by_daemon(key: str, heard: Heard) -> Finding:
+    """The daemon has the port and hears no sentence: whether bytes come tells the line from the device."""
+    said = f"{key}: {heard.status} ({heard.cause or 'no word of it'}), says the daemon"
+    if heard.cause == SETTINGS_CHANGED:
+        what = f"{said}: another program has set the port otherwise"
+        return fault("port-settings", what, "end the program that the log names (`settings-changed`)")
+    if heard.bytes > _LAST_WORDS_BYTES and heard.cause in _NOT_HEARD | {""}:
+        what = f"{said}; bytes come ({heard.bytes} since its last sentence), but no line"
+        remedy = "see speed and wiring: `baud`, `driver`, the device's own speed, its cable"
+        return fault("device-garbled", what, remedy)
+    return fault("device-silent", f"{said}; nothing comes", "see its power and its cable")
 
 
 def _speaks_ss2(heard: Heard) -> bool:

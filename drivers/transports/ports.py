@@ -9,6 +9,8 @@ from pathlib import Path
 
 DRIVER_ERROR = "driver-error"
 """Cause of whatever a library raises that no transport knows by name."""
+SETTINGS_CHANGED = "settings-changed"
+"""Cause of an open port that another program has set otherwise."""
 _CAUSES = {
     errno.ENOENT: "not-found",
     errno.ENOTDIR: "not-found",

@@ -6,6 +6,7 @@ Everything that can go wrong ends in one of these causes:
 
     not-found, no-permission, busy, not-a-port, refused-settings, hung     the port cannot be opened
     eof, gone, io-error, driver-error, write-timeout                       an open port is lost
+    settings-changed                                                       `altered`: the session closes it
 
 `gone` and `io-error` can be met at the open too.
 """
@@ -40,6 +41,16 @@ CLOSE_S = 0.05
 
 _COUNTERS = struct.Struct("20i")
 """`struct serial_icounter_struct`: cts dsr rng dcd rx tx frame overrun parity brk buf_overrun, 9 spare."""
+_PARTS = (
+    "input modes",
+    "output modes",
+    "control modes",
+    "local modes",
+    "input speed",
+    "output speed",
+    "control characters",
+)
+"""What `tcgetattr` gives, in its order."""
 _PTY_SLAVE_MAJORS = range(136, 144)
 
 
@@ -73,6 +84,8 @@ class SerialTransport:
         self._outgoing = bytearray()
         self._deadline: asyncio.TimerHandle | None = None
         self._overruns_at_open: int | None = None
+        self._as_set: list[Any] = []
+        self._altered: list[str] = []
         self._aside: Aside[Any] | None = None
 
     async def open(self, on_data: Callable[[bytes], None], on_lost: Callable[[str], None]) -> None:
@@ -89,6 +102,7 @@ class SerialTransport:
         self._aside = opening = Aside(partial(_open_port, self._settings), too_late=_close_port)
         self._fd = fd = await opening.result(HUNG_S)
         self._overruns_at_open = _overruns(fd)
+        self._as_set = _settings_of(fd)
         self._loop.add_reader(fd, self._readable, fd)
 
     def write(self, data: bytes) -> bool:
@@ -135,8 +149,22 @@ class SerialTransport:
         now = _overruns(self._fd)
         return 0 if now is None else now - self._overruns_at_open
 
+    def altered(self) -> bool:
+        """Whether another program has set the port otherwise since the open; `explain` says what and who."""
+        if self._fd is None:
+            return False
+        now = _settings_of(self._fd)
+        parts = zip(_PARTS, self._as_set, now, strict=False)  # none where the port did not answer
+        self._altered = [part for part, ours, theirs in parts if ours != theirs]
+        return bool(self._altered)
+
     def explain(self, cause: str) -> str:
-        """What else is known of a failed open, for people. Slow: once per change of cause."""
+        """What else is known of a failed open or a loss, for people. Slow: once per change of cause."""
+        if cause == ports.SETTINGS_CHANGED:
+            ours = f"(pid {os.getpid()})"  # a slow driver may still be closing it
+            others = [one for one in ports.holders(self._settings.port) if ours not in one]
+            by = ", ".join(others) or "a process that has left it again, or that we may not see"
+            return f"{', '.join(self._altered)} changed by {by}"
         if cause != "busy":
             return ports.device_node(self._settings.port)
         return "held by " + (", ".join(ports.holders(self._settings.port)) or "a process that we may not see")
@@ -236,6 +264,14 @@ def _finish(fd: int, *, parity: bool) -> None:
     # A pseudo-terminal keeps the mark after its holder was killed and would refuse the successor.
     if os.major(os.fstat(fd).st_rdev) not in _PTY_SLAVE_MAJORS:
         fcntl.ioctl(fd, termios.TIOCEXCL)
+
+
+def _settings_of(fd: int) -> list[Any]:
+    """What `tcgetattr` gives; empty for a port that is gone: the next read tells."""
+    try:
+        return termios.tcgetattr(fd)
+    except (OSError, termios.error):
+        return []
 
 
 def _overruns(fd: int) -> int | None:

@@ -87,6 +87,10 @@ class UsbTransport:
         """Losses of received bytes since open: transfers cut off by a time-out, repairs."""
         return 0 if self._connection is None else self._connection.gaps
 
+    def altered(self) -> bool:
+        """Never: who has claimed a device is the only one to set it."""
+        return False
+
     def explain(self, cause: str) -> str:
         """What else is known of a failed open, for people."""
         name = self._settings.name

@@ -55,7 +55,7 @@ async def test_attack_4_a_device_that_is_held_loses_nothing_unless_for_too_long(
 
 
 @pytest.mark.parametrize("error", [AttributeError("x"), KeyError(1), NotImplementedError(), AssertionError()])
-@pytest.mark.parametrize("call", ["open", "write", "close", "overruns", "explain", "hold"])
+@pytest.mark.parametrize("call", ["open", "write", "close", "overruns", "altered", "explain", "hold"])
 async def test_f6_whatever_a_transport_raises_is_trouble_of_the_device(
     call: str, error: Exception, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ class Script:
         self.reads = True
         self.holds: list[bool] = []
         self.lost_count = 0
+        self.set_otherwise = False
         self.is_open = False
         self.clock = VirtualClock()
 
@@ -76,6 +77,9 @@ class Script:
 
     def overruns(self) -> int:
         return self.lost_count
+
+    def altered(self) -> bool:
+        return self.set_otherwise
 
     def explain(self, cause: str) -> str:
         return f"about {cause}"

@@ -80,6 +80,10 @@ class MemoryPort:
         self._raise()
         return 0
 
+    def altered(self) -> bool:
+        self._raise()
+        return False
+
     def explain(self, _cause: str) -> str:
         return ""
 
@@ -104,6 +108,7 @@ class HostEnd:
     def __init__(self, port: MemoryPort) -> None:
         self.open, self.close, self.hold = port.open, port.close, port.hold
         self.overruns, self.explain, self.write = port.overruns, port.explain, port.send
+        self.altered = port.altered
 
 
 class Kept:
