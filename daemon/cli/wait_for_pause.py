@@ -19,9 +19,14 @@ from dollyd.daemon.files import Sight, look_for
 from dollyd.daemon.host import Host
 from dollyd.daemon.journal import Journal
 from dollyd.daemon.journal_file import LOCK
+from dollyd.daemon.journal_tail import Tail
 from dollyd.daemon.terminal import say
 
 EXIT_IN_PLAY = 1
+SAID_BEFORE = (
+    "a game that a wheel begins while dollyd restarts (some 2 s, at every upgrade) will be a `gap`: "
+    "no bet on it counts. Tell the dealers of {tables}: no new game until the tables are ready again"
+)
 _LOOK_S = 0.05
 """Short beside the pause between two games of a wheel that plays by itself."""
 _AT_REST_S = 60
@@ -36,8 +41,9 @@ def wait_for_pause(
 
     Changes nothing: it reads the journal that the running daemon has open, whatever the configuration says
     now. Where tables play, it waits for the moment in which the last round ends, so that the whole pause is
-    left. A round that is recorded as unresolved is not in play, for a restart leaves it as it is. Exit 78 and
-    one line for a configuration with which a start would be refused.
+    left; and it says first, for the dealers, that a game begun during the restart is a `gap`: no bet on it
+    counts. A round that is recorded as unresolved is not in play, for a restart leaves it as it is. Exit 78
+    and one line for a configuration with which a start would be refused.
     """
     case = open_case(config, Host(), SystemClock())
     settings = check_start(case)
@@ -51,6 +57,8 @@ def wait_for_pause(
         raise ConfigError(settings.file, "journal.path", problem, remedy)
     try:
         with closing(Journal.open(path, read_only=True)) as journal:
+            if tables := tables_not_at_rest(journal):
+                say(SAID_BEFORE.format(tables=", ".join(tables)))
             playing = _wait(journal, time.monotonic() + timeout_s)
     except JournalError as error:
         raise ConfigError(settings.file, "journal.path", str(error), remedy) from error
@@ -77,25 +85,33 @@ def _wait(journal: Journal, deadline_s: float) -> list[str]:
     was_in_play = False
     while True:
         playing, over = tables_in_play(journal), time.monotonic() >= deadline_s
-        if over or (not playing and (was_in_play or _are_at_rest(journal))):
+        if over or (not playing and (was_in_play or not tables_not_at_rest(journal))):
             return playing
         was_in_play = was_in_play or bool(playing)
         time.sleep(_LOOK_S)
 
 
-def _are_at_rest(journal: Journal) -> bool:
+def tables_not_at_rest(journal: Journal) -> list[str]:
+    """The tables that are played at: those with a record of the last minute, or with a round in play."""
     # By the wall clock, for the last record may be of another boot. Where that was set, the worst is a long
     # wait, or a pause that is taken at its end instead of its beginning.
-    tails = filter(None, map(journal.tail, _tables(journal)))
-    return all(time.time() - datetime.fromisoformat(tail.last_utc).timestamp() > _AT_REST_S for tail in tails)
+    tails = {table: journal.tail(table) for table in _tables(journal)}
+    since_s = time.time() - _AT_REST_S
+    return [
+        name
+        for name, tail in tails.items()
+        if tail and (_in_play(tail) or datetime.fromisoformat(tail.last_utc).timestamp() >= since_s)
+    ]
 
 
 def tables_in_play(journal: Journal) -> list[str]:
     """The tables whose last round has neither a final record nor one that says it is unresolved."""
     tails = {table: journal.tail(table) for table in _tables(journal)}
-    return [
-        name for name, tail in tails.items() if tail and tail.open_round is not None and not tail.unresolved
-    ]
+    return [name for name, tail in tails.items() if tail and _in_play(tail)]
+
+
+def _in_play(tail: Tail) -> bool:
+    return tail.open_round is not None and not tail.unresolved
 
 
 def _tables(journal: Journal) -> list[str]:

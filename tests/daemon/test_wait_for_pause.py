@@ -60,6 +60,17 @@ def test_a_round_in_play_is_waited_for_and_named_at_the_end_of_the_time(
     assert installation.journal.read_bytes() == before
 
 
+@pytest.mark.parametrize(("played", "told"), [("in-play", True), ("just-now", True), ("long-ago", False)])
+def test_l8_dealers_are_told_of_the_gap_before_the_restart_where_tables_play(
+    installation: Installation, chain: ChainMaker, played: str, told: bool
+) -> None:
+    if played != "in-play":
+        chain.add(Kind.RESULT, 3, decision(), header={"time": now()} if played == "just-now" else {})
+        keep(installation, chain, begin=len(chain.entries) - 1)
+    said = " ".join(wait(installation, 0).stdout.split())
+    assert ("will be a `gap`" in said and "dealers of r1" in said) == told
+
+
 def test_its_result_is_the_pause(installation: Installation, chain: ChainMaker) -> None:
     def end_the_round() -> None:
         chain.add(Kind.RESULT, 3, decision())
