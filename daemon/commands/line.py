@@ -19,6 +19,7 @@ from dollyd.daemon.topics import Topics
 
 STATE_WAIT_S = 5.0
 ANSWER_WAIT_S = 10.0
+_DESK = "give the certificate of the desk by --cert-file and --key-file, for a node may give no orders"
 _OTHERS = "other"
 """Answers to other people come to the common topic, too."""
 
@@ -57,11 +58,12 @@ class TableLine:
                     await link.subscribe(topic)
                     return await asyncio.wait_for(_first_state(link, topic), STATE_WAIT_S)
             except TimeoutError:
-                last = f"broker {broker} has no state of table {self.table} of site {self.site}"
+                last = f"broker {broker} shows no state of table {self.table} of site {self.site}: "
+                last += self._unseen
             except msgspec.DecodeError as error:
                 last = f"broker {broker}: {topic} is not the state of a table: {error}"
             except LinkError as error:
-                last = f"broker {broker}: {error}"
+                last = f"broker {broker}: {self._denied(error)}"
         raise NoAnswerError(last)
 
     async def ask(self, envelope: bytes, keys: KeySource | None = None) -> Answer:
@@ -86,8 +88,19 @@ class TableLine:
                 last = f"broker {broker}: no answer of table {self.table} within {ANSWER_WAIT_S:.0f} s"
                 last += f"; what came as one was refused: {refused[0]}" if refused else ""
             except LinkError as error:
-                last = f"broker {broker}: {error}"
+                last = f"broker {broker}: {self._denied(error)}"
         raise NoAnswerError(last)
+
+    def _denied(self, error: LinkError) -> str:
+        return f"{error}; {_DESK}" if error.cause is Cause.DENIED else str(error)
+
+    @property
+    def _unseen(self) -> str:
+        """Why nothing may have come: a broker that denies a subscription need not say so."""
+        user = self.mqtt.cert_file or self.mqtt.username or "no certificate"
+        return (
+            f"this user ({user}) may not read it: {_DESK}; or the names are wrong, or no daemon has run there"
+        )
 
     async def _answer(
         self, link: MqttLink, reply: str, envelope: bytes, keys: KeySource | None, refused: list[str]

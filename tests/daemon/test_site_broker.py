@@ -10,12 +10,13 @@ from typing import Literal
 
 import pytest
 from tests.support.broker import Mosquitto
-from tests.support.site_broker import CONFIG, Site, site_of
+from tests.support.site_broker import CONFIG, DEBIAN, Site, site_of
 
 from dollyd.daemon.brokers.acl import node_acl
 from dollyd.daemon.brokers.check import BrokerCheck
 from dollyd.daemon.brokers.finding import Finding, Level
 from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.commands.line import NoAnswerError, TableLine
 from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings
 from dollyd.daemon.topics import Topics
 
@@ -155,6 +156,41 @@ def test_attack_3d_one_user_of_the_shipped_list_may_publish_the_trust_file() -> 
     shipped = (CONFIG / "mosquitto.acl").read_text("utf-8")
     assert shipped.count(f"topic write {TOPICS.trust()}\n") == 1
     assert f"readwrite {TOPICS.trust()}" not in shipped
+
+
+async def test_the_table_line_of_a_node_says_whose_certificate_is_wanted(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state is there; the shipped access list lets the node write it and the desk read it."""
+    monkeypatch.setattr("dollyd.daemon.commands.line.STATE_WAIT_S", 0.5)
+    state = b'{"table":"r1","game":"roulette","variant":"A","phase":"idle","round":1,"chain":"c"}'
+    async with MqttLink(site.settings("box1"), site.address, keep_session=False) as link:
+        await link.publish(TOPICS.state("r1"), state, retain=True)
+    node = replace(site.settings("box1"), client_id="person")
+    with pytest.raises(NoAnswerError, match=r"box1\.crt\) may not read it: .* --cert-file and --key-file"):
+        await TableLine(node, "house", "r1").state()
+    with pytest.raises(NoAnswerError, match=r"denied.* --cert-file and --key-file"):
+        await TableLine(node, "house", "r1").ask(b"an order")
+    assert (await TableLine(site.settings("desk"), "house", "r1").state()).chain == "c"
+    async with MqttLink(site.settings("box1"), site.address, keep_session=False) as link:
+        await link.publish(TOPICS.state("r1"), b"", retain=True)
+
+
+def test_the_shipped_file_sets_nothing_that_debians_own_may_set_once() -> None:
+    """The broker of these tests is started through Debian's file, which includes ours."""
+    ours = (CONFIG / "mosquitto.conf").read_text("utf-8").splitlines()
+    names = {line.split()[0] for line in ours if line and not line.startswith("#")}
+    once = {line.split()[0] for line in DEBIAN.splitlines() if line} - {"persistence", "log_dest"}
+    assert not names & once
+
+
+def test_clients_of_the_documents_have_the_id_that_the_shipped_broker_wants() -> None:
+    root = CONFIG.parent
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    lines = [line for page in pages for line in page.read_text("utf-8").splitlines()]
+    commands = [line for line in lines if line.startswith(("mosquitto_sub", "mosquitto_pub"))]
+    assert commands
+    assert [line for line in commands if " -i " not in line] == []
 
 
 # --- the check of a running broker ---------------------------------------------------------------

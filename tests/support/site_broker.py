@@ -20,6 +20,17 @@ from dollyd.daemon.mqtt import MqttSettings
 
 CONFIG = Path(__file__).parents[2] / "config"
 ALWAYS_HOURS = 24 * 365
+DEBIAN = """\
+pid_file /run/mosquitto/mosquitto.pid
+
+persistence true
+persistence_location /var/lib/mosquitto/
+
+log_dest file /var/log/mosquitto/mosquitto.log
+
+include_dir /etc/mosquitto/conf.d
+"""
+"""/etc/mosquitto/mosquitto.conf of Debian 12 without its comments."""
 
 
 class Authority:
@@ -72,23 +83,31 @@ class Site:
         return f"mqtts://{self.broker.address}"
 
     def configure(self, *changes: tuple[str, str]) -> None:
-        """Write the shipped configuration with this site's port and paths, and with changes."""
+        """Install the shipped configuration as its first line says, with this site's port, paths and changes.
+
+        It is read as Debian reads it: from the folder that Debian's own configuration includes.
+        """
         here = self.broker.directory
-        text = (CONFIG / "mosquitto.conf").read_text("utf-8")
+        included = here / "conf.d"
+        included.mkdir(exist_ok=True)
         ours = (
             ("listener 8883", f"listener {self.broker.port} 127.0.0.1"),
             ("/etc/mosquitto/certs/site-ca.crt", str(self.authority.ca_file)),
             ("/etc/mosquitto/certs/broker", f"{here}/broker"),
             ("/etc/mosquitto/dollyd.acl", f"{CONFIG}/mosquitto.acl"),
-            ("/var/lib/mosquitto/", f"{here}/"),
             ("log_dest syslog", "log_dest stderr"),
             ("sys_interval 10", "sys_interval 1"),
         )
-        for old, new in (*ours, *changes):
-            assert old in text, old
-            text = text.replace(old, new)
+        shipped = (CONFIG / "mosquitto.conf").read_text("utf-8")
+        (included / "dollyd.conf").write_text(_replaced(shipped, *ours, *changes))
+        debian = (
+            ("/etc/mosquitto/conf.d", str(included)),
+            ("/run/mosquitto/", f"{here}/"),
+            ("/var/lib/mosquitto/", f"{here}/"),
+            ("/var/log/mosquitto/", f"{here}/"),
+        )
         owner = f"user {pwd.getpwuid(os.geteuid()).pw_name}\n"
-        self.broker.configuration.write_text(owner + text)
+        self.broker.configuration.write_text(owner + _replaced(DEBIAN, *debian))
 
     def settings(self, name: str, protocol: Literal["5", "3.1.1"] = "5") -> MqttSettings:
         """What a client of that name is told; its certificate is issued where it has none."""
@@ -112,6 +131,13 @@ def site_of(broker: Mosquitto) -> Site:
     site.authority.issue("broker")
     site.configure()
     return site
+
+
+def _replaced(text: str, *changes: tuple[str, str]) -> str:
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
 
 
 def _name(text: str) -> x509.Name:
