@@ -38,6 +38,8 @@ _NOISE_BYTES_PER_S = 8192
 _PENALISED = frozenset({TOO_FAST, DRIVER_ERROR})
 """Causes after which a device is left alone for longer each time, also where it is plugged in anew."""
 _LONGEST_PATIENCE_NS = 60 * NS_PER_S
+OPEN_S = 30.0
+"""An attempt to connect that is not over by then hangs: it is left, and another begins after the pause."""
 _LOOK_NS = 2 * NS_PER_S
 """How often an open line is looked at; in between it is before what comes is believed."""
 _LOG_AGAIN_NS = 60 * NS_PER_S
@@ -276,7 +278,7 @@ class DeviceSession:
         """One attempt, and if it succeeds the time until the connection is lost."""
         self._ended.clear()
         try:
-            await self._transport.open(self._on_data, self._on_lost)
+            await self._opened()
         except InvariantError:
             raise
         except Exception as error:  # noqa: BLE001  boundary of the device: a library may raise anything
@@ -296,6 +298,17 @@ class DeviceSession:
         await self._until_ended()
         if self._bug is not None:
             raise self._bug
+
+    async def _opened(self) -> None:
+        bound = asyncio.timeout(OPEN_S)
+        try:
+            async with bound:
+                await self._transport.open(self._on_data, self._on_lost)
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            self._close()
+            raise TransportError("hung") from None
 
     async def _until_ended(self) -> None:
         """Until the connection is lost. One that is dead but not closed is ended by its silence.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.support.scripted import GOOD, Script, Table, running, scripted
 
+from dollyd.daemon import session as session_module
 from dollyd.daemon.core.budget import PAUSE_MS
 from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.daemon.stall import STALL_MS
@@ -52,6 +55,34 @@ async def test_attack_4_a_device_that_is_held_loses_nothing_unless_for_too_long(
     old = held_ms > STALL_MS
     assert table.told == (["opened", "lost host-stalled", "opened"] if old else ["opened"])
     assert len(table.frames) == (0 if old else 1)
+
+
+async def test_f5_an_open_that_never_ends_is_left_and_tried_again(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "OPEN_S", 0.05)
+    script = Script(None)
+    plain, closed, left = script.open, list[bool](), asyncio.Event()
+
+    async def never(*_: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.set()
+
+    session = scripted(table, script)
+    monkeypatch.setattr(script, "open", never)
+    monkeypatch.setattr(script, "close", lambda: closed.append(True))
+    async with running(session):
+        async with asyncio.timeout(10):
+            await left.wait()
+        monkeypatch.setattr(script, "open", plain)
+        await settle()
+        assert session.cause == "hung"
+        assert session.counters["failed.hung"] == 1
+        assert closed
+        await script.clock.run_for(NS_PER_S)
+        assert table.told == ["opened"]
 
 
 @pytest.mark.parametrize("error", [AttributeError("x"), KeyError(1), NotImplementedError(), AssertionError()])
