@@ -75,6 +75,18 @@ def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
     assert bring(store, maker.envelopes) == 7
 
 
+def test_exceptional_events_have_the_gaming_date_of_their_session(
+    open_store: OpenStore, house: House
+) -> None:
+    store = open_store()
+    for batch in batches(house.envelopes):
+        bring(store, batch)
+    dated = store.query("SELECT gaming_date, count(*) FROM evening_incidents GROUP BY gaming_date")
+    assert sum(number for _, number in dated) == house.incidents > 0
+    assert {str(day) for day, _ in dated} <= {day for _, day in house.ended}
+    assert store.query("SELECT * FROM open_rounds") == []
+
+
 # --- chains --------------------------------------------------------------------------------------
 
 
