@@ -21,6 +21,7 @@ _OPERATORS_ERRNO = frozenset(
         errno.ELOOP,
         errno.ENAMETOOLONG,
         errno.EINVAL,
+        errno.EEXIST,  # a loop of links, where a file is to be made
     }
 )
 """What stays as it is until somebody changes a name or a right; a disk or a kernel mends the others."""

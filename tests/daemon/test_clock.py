@@ -114,7 +114,7 @@ async def test_b49_a_step_is_told_to_every_table_and_a_slew_is_not() -> None:
     upkeep = Upkeep(
         cast("Any", SimpleNamespace(journal=section)),
         clock,
-        cast("Any", SimpleNamespace(prune_captures=lambda _: 0)),
+        cast("Any", SimpleNamespace(prune_captures=lambda _: 0, check_files=lambda: None, held_by="")),
         cast("Any", tables),
         lambda: None,
         lambda: looks.append(1),

@@ -16,12 +16,14 @@ from tests.support.machine import CH340
 from tests.support.site_broker import Authority
 
 from dollyd.client.trust import NodeKey
+from dollyd.daemon.audit import Audit
 from dollyd.daemon.brokers.finding import Finding as BrokerFinding
 from dollyd.daemon.brokers.finding import Level
 from dollyd.daemon.core.record import Kind, Time
-from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.discovery.listening import Heard
 from dollyd.daemon.journal import Journal
+from dollyd.daemon.journal_file import audit_path
 from dollyd.daemon.self_check import MANIFEST
 from dollyd.daemon.signing import new_key
 from dollyd.daemon.trust_file import change_trust, new_trust
@@ -200,6 +202,13 @@ def put_aside(bench: Bench) -> None:
     (bench.home / "journal.db.damaged-20261129T101500Z").write_text("")
 
 
+def audited(bench: Bench, *problems: str, days_ago: int = 0) -> None:
+    """What the last verification of the whole journal found, and when."""
+    time = iso_utc(bench.clock.stamp().utc_ns - days_ago * DAY_NS)
+    found = Audit(time=time, records=7, problems=problems)
+    audit_path(bench.home / "journal.db").write_bytes(msgspec.json.encode(found))
+
+
 def readable_key(bench: Bench) -> None:
     bench.key.chmod(0o644)
 
@@ -309,6 +318,8 @@ SEEDS: Iterable[tuple[str, Callable[[Bench], None]]] = (
     ("journal-path", no_folder),
     ("journal-damaged", damaged),
     ("journal-was-damaged", put_aside),
+    ("journal-unsound", lambda bench: audited(bench, "record 16 is missing")),
+    ("journal-not-verified", lambda bench: audited(bench, days_ago=4)),
     ("key-file", readable_key),
     ("cert-expired", lambda bench: certificate(bench, 400 * DAY_NS)),
     ("cert-not-yet", lambda bench: certificate(bench, -30 * DAY_NS)),
