@@ -1,5 +1,5 @@
 // Results by hand and corrections: the two persons, and what the chain says of the round. A part of verify.go.
-// docs/wire-format.md, "Decisions of persons": 1, 2, 4, 5, 7, 8, and of 9 what needs no profile.
+// docs/wire-format.md, "Decisions of persons": all but 3, and of 9 what needs no profile.
 package main
 
 import (
@@ -23,6 +23,8 @@ var (
 		"role": roleForm, "nonce": chainID, "issued": utcForm, "expires": utcForm, "value?": listForm}
 	approvalForm = shape{"operator": "string", "role": "string", "command": "string"}
 )
+
+const lookedBack = 256 // rounds among which the result before a corrected one is looked for
 
 func suits(good bool, format string, about ...any) { demand(good, "persons", format, about...) }
 
@@ -92,8 +94,8 @@ func valueOf(game string, outcome any, there bool) []any {
 	return value
 }
 
-// decided gives the proposal that two persons have decided, by its digest.
-func decided(record, body object) string {
+// decided gives the proposal that two persons have decided, by its digest. before: the game's memory, nil: not known.
+func decided(record, body object, before memory) string {
 	approvals, _ := body["approvals"].([]any)
 	suits(len(approvals) == 2, "two persons stand behind it, and not fewer or more")
 	first, second := commandOf(approvals[0]), commandOf(approvals[1])
@@ -115,11 +117,17 @@ func decided(record, body object) string {
 		finding, _ = body["after"].(object)
 	}
 	outcome, there := finding["outcome"]
-	value := same(valueOf(textOf(body["setting"], "game"), outcome, there))
+	game := textOf(body["setting"], "game")
+	came := valueOf(game, outcome, there)
+	value := same(came)
 	suits(same(first.value()) == value && same(second.value()) == value, "the outcome is not the one that was signed")
 	reason, given := body["reason"].(string)
 	suits(given && reason == textOf(first.said, "reason"), "the reason is not the one that was signed")
 	suits(!corrects || body["id"] == first.digest, "its id is not the digest of the proposal")
+	if there {
+		wrong := contradiction(game, came, outcome.(object), before)
+		suits(wrong == "", "its outcome contradicts itself: %s", wrong)
+	}
 	return first.digest
 }
 
@@ -151,18 +159,22 @@ func stakesOf(body object) string {
 type ended struct {
 	seq                     int64
 	finding, played, stakes string
+	result                  bool
+	memory                  memory
 }
 
 // decisions: what one chain has said of its rounds.
 type decisions struct {
+	whole    bool   // from the chain's first record
+	oldest   int64  // the first round that was met, 0 for none
 	stakes   string // of the session, empty where not known
 	rounds   map[int64]ended
 	decided  map[string]bool
 	policies map[string]string
 }
 
-func newDecisions() *decisions {
-	return &decisions{rounds: map[int64]ended{}, decided: map[string]bool{}, policies: map[string]string{}}
+func newDecisions(whole bool) *decisions {
+	return &decisions{whole: whole, rounds: map[int64]ended{}, decided: map[string]bool{}, policies: map[string]string{}}
 }
 
 func (d *decisions) take(record object) {
@@ -170,7 +182,11 @@ func (d *decisions) take(record object) {
 	body, _ := record["body"].(object)
 	if kind == "correction" || kind == "result" && body["mode"] != "auto" {
 		suits(kind == "correction" || body["mode"] == "manual", "mode %s is not known", body["mode"])
-		proposal := decided(record, body)
+		var before memory
+		if kind == "correction" {
+			before = d.memoryBefore(round)
+		}
+		proposal := decided(record, body, before)
 		suits(!d.decided[proposal], "the two persons decided another record, and not this one too")
 		d.decided[proposal] = true
 	}
@@ -187,8 +203,42 @@ func (d *decisions) take(record object) {
 		if stakes == "" {
 			stakes = d.stakes
 		}
-		d.rounds[round] = ended{seq, findingOf(kind, body), playedBy(body), stakes}
+		d.end(round, ended{seq: seq, finding: findingOf(kind, body), played: playedBy(body), stakes: stakes}, kind, body, body)
 	}
+}
+
+// end notes how a round ended, and what the game remembers then.
+func (d *decisions) end(round int64, one ended, kind string, body, finding object) {
+	if d.oldest == 0 {
+		d.oldest = round
+	}
+	outcome, _ := finding["outcome"].(object)
+	one.result, one.memory = kind == "result", memory{}
+	if one.result {
+		one.memory = memoryAfter(textOf(body["setting"], "game"), outcome)
+	}
+	d.rounds[round] = one
+}
+
+// memoryBefore is what the game remembered when a round began, by the last result before it; nil where not known.
+func (d *decisions) memoryBefore(round int64) memory {
+	oldest := d.oldest
+	if oldest == 0 {
+		oldest = round
+	}
+	for before := round - 1; before >= round-lookedBack && before >= oldest && before >= 1; before-- {
+		one, there := d.rounds[before]
+		if !there {
+			return nil
+		}
+		if one.result {
+			return one.memory
+		}
+	}
+	if d.whole && oldest == 1 {
+		return memory{}
+	}
+	return nil
 }
 
 func (d *decisions) correct(round, seq int64, body object) {
@@ -214,7 +264,7 @@ func (d *decisions) correct(round, seq int64, body object) {
 		suits(one.stakes == "" || stakes == one.stakes, "its stakes are not those of the round")
 		stakes = one.stakes
 	}
-	d.rounds[round] = ended{seq, findingOf(is, after), playedBy(body), stakes}
+	d.end(round, ended{seq: seq, finding: findingOf(is, after), played: playedBy(body), stakes: stakes}, is, body, after)
 }
 
 func (d *decisions) policy(body object, policy string) {

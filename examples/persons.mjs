@@ -1,5 +1,6 @@
 // Results by hand and corrections: the two persons, and what the chain says of the round. A part of verify.mjs.
-// docs/wire-format.md, "Decisions of persons": 1, 2, 4, 5, 7, 8, and of 9 what needs no profile.
+// docs/wire-format.md, "Decisions of persons": all but 3, and of 9 what needs no profile.
+import { contradiction, memoryAfter } from './derived.mjs';
 import { CHAIN, COUNT, INTEGER, NAME, TEXT, bytesOf, demand, sha256, shaped, strictObject } from './strict.mjs';
 
 const READING = {
@@ -14,6 +15,7 @@ const [ROLE, SUPERVISOR] = [/^(dealer|inspector|pit-boss)$/, /^(inspector|pit-bo
 const PLACE = { v: INTEGER, site: NAME, table: NAME, chain: CHAIN, round: COUNT };
 const COMMAND = { ...PLACE, order: ORDER, role: ROLE, nonce: CHAIN, issued: UTC, expires: UTC };
 const APPROVAL = { operator: TEXT, role: TEXT, command: TEXT };
+const LOOKED_BACK = 256; // rounds among which the result before a corrected one is looked for
 const POLICY = /^(player_choice|returned|carried|unstated)$/;
 
 const fits = (good, why) => demand(good, 'persons', why);
@@ -41,8 +43,8 @@ function valueOf(game, outcome) {
   return members.map((name) => String(outcome[name]));
 }
 
-// The proposal that two persons have decided, by its digest.
-function decided({ kind, time, body, ...place }) {
+// The proposal that two persons have decided, by its digest. `memory`: of the game before the round, null: not known.
+function decided({ kind, time, body, ...place }, memory) {
   const { approvals } = body;
   fits(Array.isArray(approvals) && approvals.length === 2, 'two persons stand behind it, and not fewer or more');
   const [first, second] = approvals.map(commandOf);
@@ -56,10 +58,13 @@ function decided({ kind, time, body, ...place }) {
   fits(second.at - first.at >= -5e6 && second.at - first.at <= 3600e6, 'the approval came too late, or before');
   fits(micros(time.utc) >= second.at - 5e6 && micros(time.utc) < second.until, 'the approval was not good then');
   const { setting, outcome } = kind === 'correction' ? { setting: body.setting, ...body.after } : body;
-  const value = text(valueOf(setting?.game, outcome));
+  const came = valueOf(setting?.game, outcome);
+  const value = text(came);
   fits(text(first.value) === value && text(second.value) === value, 'the outcome is not the one that was signed');
   fits(body.reason === first.reason, 'the reason is not the one that was signed');
   fits(kind !== 'correction' || body.id === first.digest, 'its id is not the digest of the proposal');
+  const wrong = outcome && contradiction(setting.game, came, outcome, memory, text);
+  fits(!wrong, `its outcome contradicts itself: ${wrong}`);
   return first.digest;
 }
 
@@ -67,10 +72,14 @@ const finding = ({ kind, outcome = {}, rule = '', stake_policy: policy = '' }) =
   text(kind === 'result' ? [kind, outcome] : [kind, rule, policy]));
 const played = ({ setting = {}, gaming_date: date = '', odds = {} }) => text([setting, date, odds]);
 
-// What one chain has said of its rounds.
+const left = (kind, { setting, outcome }) => ({
+  kind, memory: kind === 'result' && outcome ? memoryAfter(setting?.game, outcome) : {},
+});
+
+// What one chain has said of its rounds; `whole`: from its first record.
 export class Decisions {
-  constructor() {
-    Object.assign(this, { stakes: undefined, rounds: new Map(), decided: new Set(), policies: new Map() });
+  constructor(whole) {
+    Object.assign(this, { whole, stakes: undefined, rounds: new Map(), decided: new Set(), policies: new Map() });
   }
 
   take(record) {
@@ -78,7 +87,7 @@ export class Decisions {
     const ends = kind === 'result' || kind === 'void';
     if (kind === 'correction' || (kind === 'result' && body.mode !== 'auto')) {
       fits(kind === 'correction' || body.mode === 'manual', `mode ${body.mode} is not known`);
-      const proposal = decided(record);
+      const proposal = decided(record, kind === 'correction' ? this.memoryBefore(round) : null);
       fits(!this.decided.has(proposal), 'the two persons decided another record, and not this one too');
       this.decided.add(proposal);
     }
@@ -87,7 +96,7 @@ export class Decisions {
     if (kind === 'correction') this.correct(record);
     if (ends) {
       const stakes = body.stakes ? text(body.stakes) : this.stakes;
-      this.rounds.set(round, { seq, finding: finding({ ...body, kind }), played: played(body), stakes });
+      this.rounds.set(round, { seq, finding: finding({ ...body, kind }), played: played(body), stakes, ...left(kind, body) });
     }
   }
 
@@ -108,7 +117,19 @@ export class Decisions {
       fits(was.stakes === undefined || (stakes && text(stakes)) === was.stakes, 'its stakes are not those of the round');
     }
     const limits = was ? was.stakes : stakes && text(stakes);
-    this.rounds.set(round, { seq, finding: finding(after), played: played(body), stakes: limits });
+    const now = left(after.kind, { ...body, ...after });
+    this.rounds.set(round, { seq, finding: finding(after), played: played(body), stakes: limits, ...now });
+  }
+
+  // What the game remembered when a round began, by the last result before it; null where that is not known.
+  memoryBefore(round) {
+    const [oldest = round] = this.rounds.keys();
+    for (let before = round - 1; before >= Math.max(round - LOOKED_BACK, oldest, 1); before -= 1) {
+      const ended = this.rounds.get(before);
+      if (!ended) return null;
+      if (ended.kind === 'result') return ended.memory;
+    }
+    return this.whole && oldest === 1 ? {} : null;
   }
 
   policy({ setting }, policy) {

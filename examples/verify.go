@@ -216,7 +216,7 @@ func (v *verifier) take(line []byte) {
 }
 
 func (v *verifier) begin(record object) *chain {
-	c := &chain{keys: map[string]ed25519.PublicKey{}, decisions: newDecisions(), table: record["table"].(string), site: record["site"].(string)}
+	c := &chain{keys: map[string]ed25519.PublicKey{}, table: record["table"].(string), site: record["site"].(string)}
 	for kid, key := range v.keys {
 		c.keys[kid] = key
 	}
@@ -228,6 +228,7 @@ func (v *verifier) begin(record object) *chain {
 		}
 	}
 	c.begins = c.seq == 0
+	c.decisions = newDecisions(c.begins)
 	if c.known = c.begins; !c.known {
 		c.finals = unknown
 	}

@@ -82,7 +82,7 @@ class Verifier {
   begin({ chain, table, site }) { // in an evidence file maybe in its middle
     const start = this.evidence?.startOf(chain) ?? { seq: 0, digest: '0'.repeat(64) };
     const whole = start.seq === 0; // else where play stands, and the count of rounds, are learned on the way
-    const decisions = new Decisions();
+    const decisions = new Decisions(whole);
     const rounds = { decisions, begins: whole, known: whole, last: 0, open: 0, unresolved: false, finals: whole ? 0 : NaN };
     return this.chains.set(chain, { ...start, ...rounds, table, site, keys: new Map(this.keys) }).get(chain);
   }

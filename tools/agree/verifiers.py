@@ -20,10 +20,9 @@ _OURS_ALONE = (
     "it does not say how the round ended: ",
     "two persons must stand behind it: its body is not that of a ",
     "two persons must stand behind it: the command of ",
-    "its outcome contradicts itself: ",
     "its stake policy is ",
 )
-"""What the others may take: more of the form of a body, outcomes that are derived, and texts of profiles."""
+"""What the others may take: more of the form of a body, and texts of profiles."""
 OURS = "WRONG (ours may be alone): "
 
 

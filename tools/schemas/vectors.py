@@ -317,6 +317,9 @@ def _bad_persons() -> Iterator[Vector]:
         "gaming-date": {"gaming_date": "2026-11-28"},
         "element": {"element": "verdict"},
         "policy-of-a-result": {"after": good["after"] | {"stake_policy": "carried"}},
+        "colour": {"after": _with(good["after"], colour="green")},
+        "dozen": {"after": _with(good["after"], dozen="none")},
+        "number-for-a-text": {"after": _with(good["after"], column=2)},
     }
     for name, change in changes.items():
         chain = Evening().open().result(1)
@@ -331,3 +334,8 @@ def _bad_persons() -> Iterator[Vector]:
     void = Evening().open().bet(1)
     void.add(Kind.VOID, 1, plain(VOID) | {"stake_policy": "kept"})
     yield Vector("bad-void-stake-policy", void.envelopes, void.seq, "persons")
+
+
+def _with(finding: dict[str, Any], **members: Any) -> dict[str, Any]:
+    """A finding in whose outcome something else stands beside what the persons have read."""
+    return finding | {"outcome": finding["outcome"] | members}
