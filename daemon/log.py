@@ -83,14 +83,12 @@ class LogWriter:
     def _put(self, line: str) -> None:
         try:
             self._write(line)
+            if lost := self.dropped - self._told:
+                self._write(f"level=warning event=log_lines_dropped lines={lost} total={self._told + lost}")
+                self._told += lost
         except OSError:  # a full disk, a reader or a terminal that is gone
             with self._changed:
                 self.dropped += 1
-            return
-        lost = self.dropped - self._told
-        if lost:
-            self._told += lost
-            self.write(f"level=warning event=log_lines_dropped lines={lost} total={self.dropped}")
 
     def _write(self, line: str) -> None:
         data = f"{line}\n".encode("utf-8", "backslashreplace")
