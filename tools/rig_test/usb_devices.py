@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tools.rig_test import judge
 from tools.rig_test.house import CONFIG, House, payload
 from tools.rig_test.image import HOME
 from tools.rig_test.machine import MachineError
+
+from dollyd.simulators.demo.stage import write_profile
 
 _RULE = 'SUBSYSTEM=="usb", ATTR{idVendor}=="1209", ATTR{idProduct}=="0001", GROUP="dialout", MODE="0660"\n'
 """What an operator writes for a device that the package does not know."""
@@ -18,7 +22,7 @@ _TABLES = """
 game = "craps"
 variant = "place"
 rulebook = "qc-r3-95.17-craps"
-profile = "qc-r3-95.17"
+profile = "qc-r3-95.17.toml"
 stakes = { minimum = 100, maximum = 50000, currency = "CAD" }
 
 [tables.d1.devices.camera]
@@ -46,6 +50,7 @@ role = "odds"
 port = "usb:1d50:60c6:in=81"
 """
 
+_PROFILE = "qc-r3-95.17"
 _READY_S = 120.0
 _RESULTS = 3
 _GADGET = (
@@ -58,6 +63,10 @@ async def read(house: House) -> str:
     """Two more tables, whose devices are on USB itself; afterwards the machine is as before."""
     await house.machine.write("/etc/udev/rules.d/70-rig.rules", _RULE)
     await house.machine.write(f"{CONFIG}.more", _TABLES)
+    with tempfile.TemporaryDirectory() as folder:  # the camera throws faster than people do
+        write_profile(Path(folder), _PROFILE, 1)
+        text = Path(folder, f"{_PROFILE}.toml").read_text("utf-8")
+    await house.machine.write(f"/etc/dollyd/{_PROFILE}.toml", text)
     await house.sh("mkdir -p /run/rig && udevadm control --reload && modprobe -a libcomposite usb_f_fs")
     await house.sh("modprobe dummy_hcd num=2")
     await house.sh(_GADGET.format(name="camera", home=HOME) + " /run/rig/camera.truth")
