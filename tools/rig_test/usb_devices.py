@@ -63,10 +63,7 @@ async def read(house: House) -> str:
     """Two more tables, whose devices are on USB itself; afterwards the machine is as before."""
     await house.machine.write("/etc/udev/rules.d/70-rig.rules", _RULE)
     await house.machine.write(f"{CONFIG}.more", _TABLES)
-    with tempfile.TemporaryDirectory() as folder:  # the camera throws faster than people do
-        write_profile(Path(folder), _PROFILE, 1)
-        text = Path(folder, f"{_PROFILE}.toml").read_text("utf-8")
-    await house.machine.write(f"/etc/dollyd/{_PROFILE}.toml", text)
+    await house.machine.write(f"/etc/dollyd/{_PROFILE}.toml", _hurried())
     await house.sh("mkdir -p /run/rig && udevadm control --reload && modprobe -a libcomposite usb_f_fs")
     await house.sh("modprobe dummy_hcd num=2")
     await house.sh(_GADGET.format(name="camera", home=HOME) + " /run/rig/camera.truth")
@@ -82,6 +79,13 @@ async def read(house: House) -> str:
         await house.sh("systemctl reset-failed dollyd; systemctl restart dollyd")
     await house.play(1)
     return seen
+
+
+def _hurried() -> str:
+    """The shipped profile, for a camera that throws faster than people do."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_profile(Path(folder), _PROFILE, 1)
+        return Path(folder, f"{_PROFILE}.toml").read_text("utf-8")
 
 
 async def _results(house: House) -> str:
