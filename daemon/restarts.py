@@ -9,7 +9,9 @@ none, and a pause ends when it is asked to.
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -67,11 +69,17 @@ class Restarts:
 
 
 def asked_to_stop(within_s: float) -> bool:
-    """Wait; whether SIGTERM or SIGINT came and cut it short. To be called before there are threads."""
-    stops = {signal.SIGTERM, signal.SIGINT}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+    """Wait; whether SIGTERM or SIGINT came and cut it short, to whichever thread it was given."""
+    heard, hears = socket.socketpair()
+    hears.setblocking(False)
+    handlers = {stop: signal.signal(stop, lambda *_: None) for stop in (signal.SIGTERM, signal.SIGINT)}
+    before = signal.set_wakeup_fd(hears.fileno())
     try:
         _LOG.warning("start_waits", pause_s=within_s, why="the last runs were short")
-        return signal.sigtimedwait(stops, within_s) is not None
+        return bool(select.select([heard], [], [], within_s)[0])
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.set_wakeup_fd(before)
+        for stop, handler in handlers.items():
+            signal.signal(stop, handler)
+        heard.close()
+        hears.close()

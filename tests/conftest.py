@@ -11,7 +11,7 @@ import inspect
 import os
 import secrets
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import psutil
 import pytest
@@ -50,15 +50,22 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 async def no_task_left() -> AsyncIterator[None]:
-    """Fail an asynchronous test after which tasks are still there, its own fixtures being torn down."""
+    """Fail an asynchronous test after which, its fixtures being torn down, tasks or connections are there."""
     yield
     await asyncio.sleep(0)  # what was cancelled as the last deed of the test may end now
+    transports: Mapping[int, asyncio.Transport] = getattr(asyncio.get_running_loop(), "_transports", {})
+    connections = [transport for transport in transports.values() if not transport.is_closing()]
+    for connection in connections:
+        connection.abort()
+    await asyncio.sleep(0)
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
     if tasks:
         names = ", ".join(f"{task.get_name()!r} in {task.get_coro()}" for task in tasks)
         pytest.fail(f"left behind: task {names}", pytrace=False)
+    if connections:
+        pytest.fail(f"left behind: {', '.join(map(repr, connections))}", pytrace=False)
 
 
 def _lives_on(thread: threading.Thread) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tests.support.broker import Line, Mosquitto, listening, until
+from tests.support.broker import Line, Mosquitto, Stream, listening, until
 from tests.support.publishing import (
     TOPICS,
     Journal,
@@ -31,10 +31,10 @@ from dollyd.daemon.mqtt import Cause
 class DeafLine(Line):
     """A line that can lose everything the broker says, while the broker hears all."""
 
-    async def _accept(self, near: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
-        far, far_out = await asyncio.open_connection(self._broker.host, self._broker.port)
-        self._carriers.add(asyncio.create_task(self._carry(far, near_out)))
-        self._carriers.add(asyncio.create_task(self._always(near, far_out)))
+    def carriers(
+        self, near: Stream, far: Stream
+    ) -> tuple[Coroutine[None, None, None], Coroutine[None, None, None]]:
+        return self._always(near[0], far[1]), self._carry(far[0], near[1])
 
     async def _always(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -50,10 +50,10 @@ class ShortLine(Line):
         self.length_bytes = length_bytes
         self.cuts = 0
 
-    async def _accept(self, near: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
-        far, far_out = await asyncio.open_connection(self._broker.host, self._broker.port)
-        self._carriers.add(asyncio.create_task(self._carry(far, near_out)))
-        self._carriers.add(asyncio.create_task(self._some(near, far_out, near_out)))
+    def carriers(
+        self, near: Stream, far: Stream
+    ) -> tuple[Coroutine[None, None, None], Coroutine[None, None, None]]:
+        return self._some(near[0], far[1], near[1]), self._carry(far[0], near[1])
 
     async def _some(
         self, near: asyncio.StreamReader, far: asyncio.StreamWriter, back: asyncio.StreamWriter

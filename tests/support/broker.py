@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -214,8 +214,14 @@ async def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
         await asyncio.sleep(0.005)
 
 
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
 class Line:
-    """A TCP line to the broker that can be made deaf: open, and carrying nothing (no RST, no FIN)."""
+    """A TCP line to the broker that can be made deaf: open, and carrying nothing (no RST, no FIN).
+
+    A kind of line says in `carriers` what carries its bytes; all that it opened is closed at its end.
+    """
 
     def __init__(self, broker: Mosquitto) -> None:
         self.port = 0
@@ -223,7 +229,7 @@ class Line:
         self.open.set()
         self._broker = broker
         self._server: asyncio.Server
-        self._carriers: set[asyncio.Task[None]] = set()
+        self._lives: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -234,15 +240,40 @@ class Line:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        for carrier in self._carriers:
-            carrier.cancel()
-        if self._carriers:
-            await asyncio.wait(self._carriers)
+        await asyncio.sleep(0)  # what was accepted has begun to live
+        while self._lives:
+            self.cut()
+            await asyncio.wait(self._lives)
+
+    def cut(self) -> None:
+        """Cut what is connected; who connects anew is served."""
+        for life in self._lives:
+            life.cancel()
+
+    def carriers(
+        self, near: Stream, far: Stream
+    ) -> tuple[Coroutine[None, None, None], Coroutine[None, None, None]]:
+        """What carries the bytes to the broker, and back from it."""
+        return self._carry(near[0], far[1]), self._carry(far[0], near[1])
 
     async def _accept(self, near: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
-        far, far_out = await asyncio.open_connection(self._broker.host, self._broker.port)
-        for reader, writer in ((near, far_out), (far, near_out)):
-            self._carriers.add(asyncio.create_task(self._carry(reader, writer)))
+        life = asyncio.current_task()
+        assert life is not None
+        self._lives.add(life)
+        opened, carriers = [near_out], list[asyncio.Task[None]]()
+        try:
+            with suppress(OSError):
+                far, far_out = await asyncio.open_connection(self._broker.host, self._broker.port)
+                opened.append(far_out)
+                carriers += map(asyncio.create_task, self.carriers((near, near_out), (far, far_out)))
+                await asyncio.wait(carriers)
+        finally:
+            for carrier in carriers:
+                carrier.cancel()
+            for writer in opened:
+                writer.transport.abort()
+            await asyncio.gather(*carriers, return_exceptions=True)
+            self._lives.discard(life)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
