@@ -262,6 +262,7 @@ class Line:
         self._lives.add(life)
         opened, carriers = [near_out], list[asyncio.Task[None]]()
         try:
+            await self.open.wait()
             with suppress(OSError):
                 far, far_out = await asyncio.open_connection(self._broker.host, self._broker.port)
                 opened.append(far_out)

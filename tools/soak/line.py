@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 
-from tests.support.broker import Line, Mosquitto
+from tests.support.broker import Line, Mosquitto, Stream
 
 _READ_BYTES = 65536
 
@@ -19,35 +20,12 @@ class FaultyLine(Line):
     def __init__(self, broker: Mosquitto) -> None:
         super().__init__(broker)
         self.swallowing = False
-        self._ends: set[asyncio.StreamWriter] = set()
 
-    def cut(self) -> None:
-        """Reset every connection; what was on the way is lost."""
-        for carrier in self._carriers:
-            carrier.cancel()
-        for end in self._ends:
-            end.transport.abort()
-
-    async def _accept(self, near: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
-        self._ends.add(near_out)
-        try:
-            await self.open.wait()
-            if near_out.is_closing():
-                return
-            far, far_out = await asyncio.open_connection(self._broker.host, self._broker.port)
-            self._ends.add(far_out)
-            carriers = {
-                asyncio.create_task(self._carry(near, far_out)),
-                asyncio.create_task(self._answer(far, near_out)),
-            }
-            self._carriers |= carriers
-            await asyncio.wait(carriers)
-            self._carriers -= carriers
-            self._ends.discard(far_out)
-        except OSError:
-            near_out.transport.abort()
-        finally:
-            self._ends.discard(near_out)
+    def carriers(
+        self, near: Stream, far: Stream
+    ) -> tuple[Coroutine[None, None, None], Coroutine[None, None, None]]:
+        """What comes back is lost while `swallowing`."""
+        return self._carry(near[0], far[1]), self._answer(far[0], near[1])
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
