@@ -1,4 +1,4 @@
-"""The settings of the node's links to its brokers, with the files that they name."""
+"""The settings of links to the brokers, with the files that they name: the node's, and those of its desk."""
 
 from __future__ import annotations
 
@@ -9,14 +9,30 @@ from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.files import cure, read_file
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.secret_files import read_secret
-from dollyd.daemon.settings import Settings
+from dollyd.daemon.settings import DeskSection, MqttSection, Settings
 
 ACK_DEADLINE_S = 10
 IN_FLIGHT_MAX = 20
 
 
 def mqtt_settings(settings: Settings) -> MqttSettings:
-    """The link's settings; reads the password. Raises `ConfigError`."""
+    """The node's links; reads the password. Raises `ConfigError`."""
+    node = settings.mqtt.client_id or f"dollyd-{settings.site}-{settings.node}"
+    return _link(settings, "mqtt", settings.mqtt, node)
+
+
+def desk_settings(settings: Settings) -> MqttSettings:
+    """The links of people who give orders: by `[desk]`, else as the node. They choose their own client id.
+
+    Of the node's secrets nothing is read where `[desk]` names others. Raises `ConfigError`.
+    """
+    if settings.desk == DeskSection():
+        return mqtt_settings(settings)
+    return _link(settings, "desk", settings.desk, "")
+
+
+def _link(settings: Settings, name: str, user: MqttSection | DeskSection, client_id: str) -> MqttSettings:
+    """A link to the brokers of `[mqtt]`; as whom, the section `name` says."""
     section, file = settings.mqtt, settings.file
     for broker in section.brokers:
         try:
@@ -25,24 +41,30 @@ def mqtt_settings(settings: Settings) -> MqttSettings:
             remedy = "give host:port or mqtts://host:port"
             raise ConfigError(file, "mqtt.brokers", f"{broker!r}: {error}", remedy) from error
     password = None
-    if section.password_file:
+    if user.password_file:
+        key = f"{name}.password_file"
         try:
-            password = _secret(file, "mqtt.password_file", section.password_file).decode("utf-8").strip()
+            password = _secret(file, key, user.password_file).decode("utf-8").strip()
         except UnicodeDecodeError as error:
-            remedy = "name a file that holds the password"
-            raise ConfigError(file, "mqtt.password_file", "is no text in UTF-8", remedy) from error
-    for key, read in (("ca_file", _read), ("cert_file", _read), ("key_file", _secret)):
-        if path := getattr(section, key):
-            read(file, f"mqtt.{key}", path)
+            raise ConfigError(
+                file, key, "is no text in UTF-8", "name a file that holds the password"
+            ) from error
+    for key, path, read in (
+        ("mqtt.ca_file", section.ca_file, _read),
+        (f"{name}.cert_file", user.cert_file, _read),
+        (f"{name}.key_file", user.key_file, _secret),
+    ):
+        if path:
+            read(file, key, path)
     return MqttSettings(
         brokers=section.brokers,
-        client_id=section.client_id or f"dollyd-{settings.site}-{settings.node}",
+        client_id=client_id,
         protocol=section.protocol,
-        username=section.username or None,
+        username=user.username or None,
         password=password,
         ca_file=section.ca_file or None,
-        cert_file=section.cert_file or None,
-        key_file=section.key_file or None,
+        cert_file=user.cert_file or None,
+        key_file=user.key_file or None,
         keepalive_s=section.keepalive_s,
         ack_deadline_s=ACK_DEADLINE_S,
         in_flight_max=IN_FLIGHT_MAX,

@@ -96,6 +96,18 @@ class MqttSection(_Section, frozen=True):
     """A consumer that is further behind, by its own acknowledgements, is an incident."""
 
 
+class DeskSection(_Section, frozen=True):
+    """With what `dollyd table --config` comes to the brokers; the daemon itself does not read these files.
+
+    Nothing given: as the node, which a broker with the shipped access list lets neither read nor order.
+    """
+
+    username: str = ""
+    password_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+
 class MetricsSection(_Section, frozen=True):
     """Figures for those who scrape."""
 
@@ -165,6 +177,7 @@ class _File(_Section, frozen=True):
     signing: SigningSection
     tables: dict[str, dict[str, Any]]
     mqtt: MqttSection = MqttSection()
+    desk: DeskSection = DeskSection()
     metrics: MetricsSection = MetricsSection()
     gaming_day: GamingDaySection = GamingDaySection()
 
@@ -200,6 +213,7 @@ class Settings:
     journal: JournalSection
     signing: SigningSection
     mqtt: MqttSection
+    desk: DeskSection
     tables: Mapping[str, TableSettings]
     metrics: MetricsSection
     gaming_date: GamingDay
@@ -244,6 +258,7 @@ def load(path: Path) -> Settings:
         journal=beside(path, head.journal, "path"),
         signing=beside(path, head.signing, *TO_READ["signing"]),
         mqtt=beside(path, head.mqtt, *TO_READ["mqtt"]),
+        desk=beside(path, head.desk, "password_file", "cert_file", "key_file"),
         tables=tables,
         metrics=beside(path, head.metrics, "file"),
         gaming_date=date_of,

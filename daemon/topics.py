@@ -145,6 +145,11 @@ class Topics:
         """Filter: the last checkpoint of every table."""
         return self._filter(ANY, "checkpoint")
 
+    def of_every_table(self, *levels: str) -> str:
+        """Filter: one topic of every table, such as the answers to one consumer."""
+        _check(*levels)
+        return self._join(ANY, *levels)
+
     def every_witness(self, table: str = ANY) -> str:
         """Filter: the statements of all witnesses, of one table or of all."""
         return self._filter(table, "witness", ANY)

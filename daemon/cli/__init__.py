@@ -6,6 +6,7 @@ import typer
 
 from dollyd.daemon.cli import (
     archive,
+    broker_setup,
     check,
     demo,
     discover,
@@ -38,6 +39,7 @@ application.command("doctor")(doctor.doctor)
 application.command("selftest")(selftest.selftest)
 application.command("self-check")(self_check.self_check)
 application.command("wait-for-pause")(wait_for_pause.wait_for_pause)
+application.command("broker-setup")(broker_setup.broker_setup)
 application.add_typer(archive.application, name="archive")
 application.add_typer(keys.application, name="keys")
 application.add_typer(trust.application, name="trust")

@@ -36,7 +36,7 @@ from dollyd.daemon.commands.ssh_agent import AgentKey, agent_keys
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.displays import Pending
 from dollyd.daemon.errors import ConfigError, SigningError
-from dollyd.daemon.link_settings import mqtt_settings
+from dollyd.daemon.link_settings import desk_settings
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.settings import load
 from dollyd.daemon.signing import Signer, load_signer
@@ -80,7 +80,7 @@ def common(
     table: Annotated[str, typer.Option(metavar="NAME", help="The table.")] = "",
     role: Annotated[str, typer.Option(metavar="ROLE", help=f"{', '.join(ROLES)}.")] = "",
     config: Annotated[
-        Path | None, typer.Option(metavar="F", help="The daemon's configuration: brokers and site.")
+        Path | None, typer.Option(metavar="F", help="The daemon's configuration: brokers, site, [desk].")
     ] = None,
     broker: Annotated[
         list[str] | None, typer.Option(metavar="HOST:PORT", help="Or a broker; several are tried in turn ...")
@@ -360,7 +360,7 @@ def _line(
     mqtt = MqttSettings(tuple(brokers), "")
     if config is not None:
         settings = load(config)
-        mqtt, site = mqtt_settings(settings), settings.site
+        mqtt, site = desk_settings(settings), settings.site
         if not table and len(settings.tables) == 1:
             (table,) = settings.tables
     for option, name in (("--site", site), ("--table", table)):

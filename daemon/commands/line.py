@@ -19,7 +19,10 @@ from dollyd.daemon.topics import Topics
 
 STATE_WAIT_S = 5.0
 ANSWER_WAIT_S = 10.0
-_DESK = "give the certificate of the desk by --cert-file and --key-file, for a node may give no orders"
+_DESK = (
+    "come as the user `desk`, for a node may give no orders: cert_file and key_file below [desk] of the "
+    "configuration, or --cert-file and --key-file"
+)
 _OTHERS = "other"
 """Answers to other people come to the common topic, too."""
 

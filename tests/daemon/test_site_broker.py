@@ -167,9 +167,11 @@ async def test_the_table_line_of_a_node_says_whose_certificate_is_wanted(
     async with MqttLink(site.settings("box1"), site.address, keep_session=False) as link:
         await link.publish(TOPICS.state("r1"), state, retain=True)
     node = replace(site.settings("box1"), client_id="person")
-    with pytest.raises(NoAnswerError, match=r"box1\.crt\) may not read it: .* --cert-file and --key-file"):
+    with pytest.raises(
+        NoAnswerError, match=r"box1\.crt\) may not read it: .*\[desk\] .*--cert-file and --key-file"
+    ):
         await TableLine(node, "house", "r1").state()
-    with pytest.raises(NoAnswerError, match=r"denied.* --cert-file and --key-file"):
+    with pytest.raises(NoAnswerError, match=r"denied.*\[desk\] .*--cert-file and --key-file"):
         await TableLine(node, "house", "r1").ask(b"an order")
     assert (await TableLine(site.settings("desk"), "house", "r1").state()).chain == "c"
     async with MqttLink(site.settings("box1"), site.address, keep_session=False) as link:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-import ipaddress
 import os
 import pwd
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from tests.support.broker import Mosquitto
 
+from dollyd.daemon.brokers import authority
 from dollyd.daemon.mqtt import MqttSettings
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -38,37 +35,26 @@ class Authority:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name("site")
+        self._authority = authority.Authority.new("site", dt.datetime.now(dt.UTC))
         self.ca_file = directory / "ca.crt"
-        self.ca_file.write_bytes(_pem(self._sign("site", self._key.public_key(), ALWAYS_HOURS, ca=True)))
+        self.ca_file.write_bytes(self._authority.pair.certificate)
 
     def issue(self, name: str, hours: float = ALWAYS_HOURS) -> None:
         """`<name>.crt` and `<name>.key`, good for so many hours from now (or ended so many hours ago)."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        self._write(name, "key", _key_pem(key))
-        self._write(name, "crt", _pem(self._sign(name, key.public_key(), hours, ca=False)))
+        now = dt.datetime.now(dt.UTC)
+        until = now + dt.timedelta(hours=hours)
+        now = min(now, until)
+        if name == "broker":
+            pair = self._authority.server(("127.0.0.1",), now, until)
+        else:
+            pair = self._authority.client(name, now, until)
+        self._write(name, "key", pair.key)
+        self._write(name, "crt", pair.certificate)
 
     def _write(self, name: str, kind: str, data: bytes) -> None:
         path = self.directory / f"{name}.{kind}"
         path.write_bytes(data)
         path.chmod(0o600 if kind == "key" else 0o644)
-
-    def _sign(self, name: str, key: ec.EllipticCurvePublicKey, hours: float, *, ca: bool) -> x509.Certificate:
-        now = dt.datetime.now(dt.UTC)
-        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-        return (
-            x509.CertificateBuilder()
-            .subject_name(_name(name))
-            .issuer_name(self._name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - dt.timedelta(days=2))
-            .not_valid_after(now + dt.timedelta(hours=hours))
-            .add_extension(address, critical=False)
-            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-            .sign(self._key, hashes.SHA256())
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +86,7 @@ class Site:
         )
         shipped = (CONFIG / "mosquitto.conf").read_text("utf-8")
         (included / "dollyd.conf").write_text(_replaced(shipped, *ours, *changes))
-        debian = (
-            ("/etc/mosquitto/conf.d", str(included)),
-            ("/run/mosquitto/", f"{here}/"),
-            ("/var/lib/mosquitto/", f"{here}/"),
-            ("/var/log/mosquitto/", f"{here}/"),
-        )
-        owner = f"user {pwd.getpwuid(os.geteuid()).pw_name}\n"
-        self.broker.configuration.write_text(owner + _replaced(DEBIAN, *debian))
+        read_by_debian(self.broker, included)
 
     def settings(self, name: str, protocol: Literal["5", "3.1.1"] = "5") -> MqttSettings:
         """What a client of that name is told; its certificate is issued where it has none."""
@@ -133,22 +112,40 @@ def site_of(broker: Mosquitto) -> Site:
     return site
 
 
+def install(broker: Mosquitto, setup: Path) -> Path:
+    """Install what `dollyd broker-setup` has made as its own script does; gives the root that it is below.
+
+    Debian's broker reads it at its next start, on the port of `broker`.
+    """
+    root = broker.directory / "root"
+    script = ["sh", str(setup / "install-broker.sh")]
+    subprocess.run(script, env={**os.environ, "DESTDIR": str(root)}, check=True)
+    installed = root / "etc/mosquitto/conf.d/dollyd.conf"
+    ours = (
+        ("listener 8883", f"listener {broker.port} 127.0.0.1"),
+        ("/etc/mosquitto/", f"{root}/etc/mosquitto/"),
+        ("log_dest syslog", "log_dest stderr"),
+    )
+    installed.write_text(_replaced(installed.read_text("utf-8"), *ours))
+    read_by_debian(broker, installed.parent)
+    return root
+
+
+def read_by_debian(broker: Mosquitto, included: Path) -> None:
+    """Have the broker read Debian's own configuration, which includes that folder."""
+    here = broker.directory
+    changes = (
+        ("/etc/mosquitto/conf.d", str(included)),
+        ("/run/mosquitto/", f"{here}/"),
+        ("/var/lib/mosquitto/", f"{here}/"),
+        ("/var/log/mosquitto/", f"{here}/"),
+    )
+    owner = f"user {pwd.getpwuid(os.geteuid()).pw_name}\n"
+    broker.configuration.write_text(owner + _replaced(DEBIAN, *changes))
+
+
 def _replaced(text: str, *changes: tuple[str, str]) -> str:
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
     return text
-
-
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )

@@ -13,10 +13,20 @@ from tools.schemas.payloads import schemas
 from tools.schemas.vectors import vectors
 from tools.schemas.wire_format import rendered
 
+from dollyd.daemon.brokers.acl import ROLES
+from dollyd.daemon.brokers.site_setup import Node, Site, site_acl
+
 ROOT = Path(__file__).resolve().parents[2]
 WIRE_FORMAT = ROOT / "docs" / "wire-format.md"
 FOLDERS = (ROOT / "config" / "schemas", ROOT / "docs" / "vectors")
 """Everything in them is generated."""
+HOUSE = Site(
+    "house",
+    (Node("box1", ("r1",), publishes_trust=True), Node("box2", ("r2",), publishes_trust=False)),
+    {role.example: name for name, role in ROLES.items()},
+    ("broker-1",),
+)
+"""The site of the shipped access list."""
 
 
 def generated() -> dict[Path, bytes]:
@@ -25,6 +35,7 @@ def generated() -> dict[Path, bytes]:
     files |= {FOLDERS[1] / name: data for name, data in vectors().items()}
     files[WIRE_FORMAT] = rendered(WIRE_FORMAT.read_text("utf-8")).encode()
     files[ROOT / "docs" / "asyncapi.yaml"] = _yaml(document())
+    files[ROOT / "config" / "mosquitto.acl"] = site_acl(HOUSE).encode()
     return files
 
 

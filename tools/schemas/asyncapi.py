@@ -59,7 +59,7 @@ CHANNELS: dict[str, Channel] = {
     "node_keys": Channel("send", ("keys",), retained=True),
 }
 """By the method of `Topics` that builds the topic."""
-NO_CHANNELS = frozenset({"node_check", "forbidden", "shared", "below_site"})
+NO_CHANNELS = frozenset({"node_check", "forbidden", "shared", "below_site", "of_every_table"})
 """Topics on which nobody else speaks or listens, and what only reads or writes a topic in another way."""
 
 
