@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, json, structs
 
 from dollyd.daemon.core.round import Phase
 from dollyd.daemon.core.state import Proposal
@@ -55,6 +55,8 @@ class TableState(Struct, frozen=True, kw_only=True):
     devices: dict[str, Status]
     last: list[Outcome]
     """Up to 20 outcomes that count, oldest first."""
+    time: str = ""
+    """UTC since when all this is so; whether it still is, the status of the node tells."""
 
 
 class DeviceState(Struct, frozen=True, kw_only=True):
@@ -72,6 +74,25 @@ class DeviceState(Struct, frozen=True, kw_only=True):
     """Counts by what the protocol made of a frame."""
     link: dict[str, int]
     """Counts of the port: `opens`, `bytes`, `lost.<cause>`, `failed.<cause>` and the like."""
+    time: str = ""
+    """UTC since when all this is so; counts among it."""
+
+
+_Told = TypeVar("_Told", TableState, DeviceState)
+
+
+class Since:
+    """Since when what is told is so: what has not changed keeps its time, and is not published again."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, TableState | DeviceState] = {}
+
+    def told(self, topic: str, now: _Told, utc: str) -> bytes:
+        """The payload of a topic; `topic` is any name that tells topics apart."""
+        before = self._told.get(topic)
+        if before is None or structs.replace(before, time="") != now:
+            before = self._told[topic] = structs.replace(now, time=utc)
+        return json.encode(before)
 
 
 def outcome_of(round_number: int, outcome: Mapping[str, Any]) -> Outcome:

@@ -25,10 +25,15 @@ def words_of(kind: str, table: str, round_number: int, body: Mapping[str, Any]) 
     told: dict[str, str | int] = {"table": table, "round": round_number, **about(body)}
     fields = {name: value for name, value in told.items() if value != ""}
     if kind == Kind.UNRESOLVED:
-        order = f"dollyd table --table {table} --role ROLE --key FILE"
-        tail = f"--round {round_number} --reason TEXT"
-        return Words(fields | {"next": f"{order} void {tail}, or {order} enter VALUE {tail}"}, warning=True)
+        return Words(fields | {"next": next_orders(table, round_number)}, warning=True)
     return Words(fields)
+
+
+def next_orders(table: str, round_number: int, where: str = "") -> str:
+    """What frees a table whose round is unresolved, to be typed; `where` are options that say which site."""
+    order = f"dollyd table {f'{where} ' if where else ''}--table {table} --role ROLE --key FILE"
+    tail = f"--round {round_number} --reason TEXT"
+    return f"{order} void {tail}, or {order} enter VALUE {tail}"
 
 
 def outcome_in_words(outcome: Mapping[str, Any]) -> str:

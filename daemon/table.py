@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Protocol
 
-import msgspec
-
 from dollyd.daemon.clock import Clock
 from dollyd.daemon.continuation import (
     carried_over,
@@ -29,9 +27,9 @@ from dollyd.daemon.core.events import HostIncident, HostStalled, TableClosed, Ta
 from dollyd.daemon.core.record import Kind, Setting, Stakes
 from dollyd.daemon.core.round import phase
 from dollyd.daemon.core.rulebook import GameProfile
-from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.core.state import TOO_FAST, Proposal, Setup
-from dollyd.daemon.displays import DeviceState, Outcome, TableState, outcome_of, pending_of
+from dollyd.daemon.displays import DeviceState, Outcome, Since, TableState, outcome_of, pending_of
 from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house
 from dollyd.daemon.errors import InvariantError, ensure
 from dollyd.daemon.journal import Tail
@@ -146,6 +144,7 @@ class TableRunner:
         self._look = look
         self._held = False
         self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_SHOWN)
+        self._since = Since()
         self._results = self._manual_results = 0
         self._reload_waits = self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -340,41 +339,39 @@ class TableRunner:
     def state(self) -> bytes:
         """The payload of `<table>/state`: nothing that helps to predict a draw."""
         table, setup = self.engine.table, self.settings.setup
-        return msgspec.json.encode(
-            TableState(
-                table=self.name,
-                game=setup.game.name,
-                variant=setup.variant_name,
-                phase=phase(table),
-                round=table.number,
-                mode=table.mode,
-                chain=self.chain,
-                proposal=pending_of(table.proposal),
-                results=self._results,
-                manual_results=self._manual_results,
-                blocked=table.blocked,
-                reload_waits=self._reload_waits,
-                devices=self._statuses(),
-                last=list(self._outcomes),
-            )
+        state = TableState(
+            table=self.name,
+            game=setup.game.name,
+            variant=setup.variant_name,
+            phase=phase(table),
+            round=table.number,
+            mode=table.mode,
+            chain=self.chain,
+            proposal=pending_of(table.proposal),
+            results=self._results,
+            manual_results=self._manual_results,
+            blocked=table.blocked,
+            reload_waits=self._reload_waits,
+            devices=self._statuses(),
+            last=list(self._outcomes),
         )
+        return self._since.told("state", state, iso_utc(self._clock.stamp().utc_ns))
 
     def device(self, name: str) -> bytes:
         """The payload of `<table>/device/<name>`."""
         protocol, device = self.engine.protocols[name], self.settings.devices[name]
         session = self.sessions.get(name)
-        return msgspec.json.encode(
-            DeviceState(
-                device=name,
-                driver=device.driver.name,
-                role=device.section.role,
-                status=self.engine.status(name),
-                cause=session.cause if session else "",
-                identity=dict(protocol.identity),
-                frames=dict(protocol.counters),
-                link=dict(session.counters) if session else {},
-            )
+        state = DeviceState(
+            device=name,
+            driver=device.driver.name,
+            role=device.section.role,
+            status=self.engine.status(name),
+            cause=session.cause if session else "",
+            identity=dict(protocol.identity),
+            frames=dict(protocol.counters),
+            link=dict(session.counters) if session else {},
         )
+        return self._since.told(f"device/{name}", state, iso_utc(self._clock.stamp().utc_ns))
 
     def _statuses(self) -> dict[str, Status]:
         return {name: self.engine.status(name) for name in self.engine.protocols}

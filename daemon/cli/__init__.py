@@ -18,6 +18,7 @@ from dollyd.daemon.cli import (
     self_check,
     selftest,
     settle,
+    status,
     table,
     trust,
     verify,
@@ -36,6 +37,7 @@ application.command("run")(run.run)
 application.command("check")(check.check)
 application.command("discover")(discover.discover_command)
 application.command("doctor")(doctor.doctor)
+application.command("status")(status.status)
 application.command("selftest")(selftest.selftest)
 application.command("self-check")(self_check.self_check)
 application.command("wait-for-pause")(wait_for_pause.wait_for_pause)

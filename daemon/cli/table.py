@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -29,27 +29,23 @@ from dollyd.client.command import (
     text_of,
 )
 from dollyd.client.jws import EnvelopeError
-from dollyd.client.key_source import KeySource, source_of
-from dollyd.daemon.cli.options import secret_file
+from dollyd.client.key_source import KeySource
+from dollyd.daemon.cli.any_order import AnyOrder
+from dollyd.daemon.cli.site_link import check_option, keys_of_site, site_link
 from dollyd.daemon.commands.line import NoAnswerError, Shown, TableLine
 from dollyd.daemon.commands.ssh_agent import AgentKey, agent_keys
 from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.displays import Pending
 from dollyd.daemon.errors import ConfigError, SigningError
-from dollyd.daemon.link_settings import desk_settings
-from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.settings import load
 from dollyd.daemon.signing import Signer, load_signer
 from dollyd.daemon.terminal import say
-from dollyd.daemon.topics import NO_TABLES, check_name
-from dollyd.daemon.trust_file import keys_for_verification, read_trust
 
 EXIT_REFUSED = 1
 PROPOSALS = frozenset({Order.ENTER, Order.CORRECT})
 """What waits for a second person."""
 ROLES = ("dealer", "inspector", "pit-boss", "technician")
 
-application = typer.Typer(help="Give a signed order to a table.", no_args_is_help=True)
+application = typer.Typer(help="Give a signed order to a table.", no_args_is_help=True, cls=AnyOrder)
 
 RoundOption: TypeAlias = Annotated[
     int,
@@ -113,7 +109,7 @@ def common(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether to sign.")] = False,
 ) -> None:
-    """Give a signed order to a table, and print its answer. These options come before the order.
+    """Give a signed order to a table, and print its answer. These options stand before or behind the order.
 
     The answer must be signed by the table's node: by --keys or --trust, or the trust file of --config.
 
@@ -123,7 +119,7 @@ def common(
     # Judged when an order is given: whoever asks for help need not say who they are.
     ctx.obj = lambda: _Person(
         _line(config, broker or [], site, table, tls),
-        _keys(config, keys, trust, root),
+        keys_of_site(config, keys, trust, root),
         lambda: _key(key, agent, kid),
         _role(role),
         dry_run,
@@ -230,8 +226,10 @@ def enter(ctx: typer.Context, value: ValueArgument, reason: Reason, round_number
 @application.command("correct")
 def correct(
     ctx: typer.Context,
-    round_number: Annotated[int, typer.Argument(metavar="ROUND", help="The round that was published wrong.")],
     reason: Reason,
+    round_number: Annotated[
+        int, typer.Option("--round", metavar="N", min=1, help="The round that was published wrong.")
+    ],
     value: Annotated[list[str] | None, typer.Argument(metavar="VALUE...", help="What really came.")] = None,
     as_void: Annotated[bool, typer.Option("--void", help="The round does not count.")] = False,
 ) -> None:
@@ -354,40 +352,11 @@ def _line(
     config: Path | None, brokers: list[str], site: str, table: str, tls: Mapping[str, str]
 ) -> TableLine:
     """Which table, and by which brokers."""
-    if (config is None) == (not brokers):
-        remedy = "give --config, or --broker and --site"
-        raise ConfigError("dollyd table", "--broker", "neither or both given", remedy)
-    mqtt = MqttSettings(tuple(brokers), "")
-    if config is not None:
-        settings = load(config)
-        mqtt, site = desk_settings(settings), settings.site
-        if not table and len(settings.tables) == 1:
-            (table,) = settings.tables
-    for option, name in (("--site", site), ("--table", table)):
-        if not check_name(name) or name in NO_TABLES:
-            raise ConfigError(
-                "dollyd table", option, f"{name!r} is no name", "take 1 to 40 of a-z, 0-9 and -"
-            )
-    mqtt = replace(
-        mqtt,
-        client_id=f"dollyd-table-{secrets.token_hex(6)}",
-        ca_file=tls["ca_file"] or mqtt.ca_file,
-        cert_file=tls["cert_file"] or mqtt.cert_file,
-        key_file=secret_file("--key-file", tls["key_file"]) or mqtt.key_file,
-    )
-    return TableLine(mqtt, site, table)
-
-
-def _keys(config: Path | None, jwks: Path | None, trust: Path | None, root: str) -> KeySource | None:
-    """By whom the answer is checked: as given, else the trust file that the configuration names."""
-    given = keys_for_verification(jwks, trust, root)
-    if given is None and config is not None:
-        settings = load(config)
-        if settings.signing.trust:
-            given = read_trust(
-                Path(settings.signing.trust), settings.signing.root, settings.file, "signing.trust"
-            )
-    return None if given is None else source_of(given)
+    link = site_link("table", config, brokers, site, tls)
+    if not table and link.settings is not None and len(link.settings.tables) == 1:
+        (table,) = link.settings.tables
+    check_option("table", "--table", table)
+    return TableLine(link.mqtt, link.site, table)
 
 
 def _key(file: Path | None, agent: Path | None, kid: str) -> Signer | AgentKey:

@@ -282,8 +282,12 @@ class Table:
 
     @property
     def blocked(self) -> str:
-        """The rule or the trouble of the host that blocks the table, empty where play may go on."""
-        return self.round.unresolved.by if self.round and self.round.unresolved else self.halted
+        """The rule or the trouble of the host that blocks the table, or the rule that asks for an inspection.
+
+        Empty where play may go on.
+        """
+        unresolved = self.round.unresolved.by if self.round and self.round.unresolved else ""
+        return unresolved or self.halted or self.inspection
 
     @property
     def mode(self) -> str:

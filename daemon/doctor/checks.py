@@ -10,6 +10,7 @@ from dollyd.daemon.doctor import (
     file_checks,
     live_checks,
     machine_checks,
+    play_checks,
     port_checks,
 )
 from dollyd.daemon.doctor.case import Case, Finding, Severity
@@ -48,6 +49,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     evidence_checks.journal_access,
     evidence_checks.journal_damage,
     evidence_checks.journal_audit,
+    play_checks.blocked_tables,
     machine_checks.disk,
     evidence_checks.trust,
     evidence_checks.certificates,

@@ -139,3 +139,7 @@ def test_f9_a_step_over_the_gaming_day_names_the_wrong_date() -> None:
     assert step.gaming_date == iso_utc(START.utc_ns)[:10] != step.gaming_date_before
     assert (synchronised.step_ns, synchronised.synchronised) == (0, True)
     assert synchronised.gaming_date is msgspec.UNSET
+
+
+def test_a_table_that_waits_for_an_inspection_says_that_it_is_blocked() -> None:
+    assert Table(open=True, inspection="ball-left-the-wheel").blocked == "ball-left-the-wheel"

@@ -17,7 +17,7 @@ from dollyd.client.answer import ANSWER_TYP, Answer, read_answer
 from dollyd.client.command import digest
 from dollyd.client.jws import EnvelopeError
 from dollyd.client.key_source import KeySource, source_of
-from dollyd.daemon.cli import table as table_command
+from dollyd.daemon.cli.site_link import keys_of_site
 from dollyd.daemon.commands.line import TableLine
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.mqtt import LinkError, Message, MqttLink, MqttSettings
@@ -134,10 +134,10 @@ def test_l7_the_command_line_checks_by_keys_by_a_trust_file_or_says_that_it_cann
     jwks = tmp_path / "keys.json"
     jwks.write_bytes(msgspec.json.encode({"keys": [signer().jwk]}))
     for trusted in (
-        table_command._keys(None, jwks, None, ""),
-        table_command._keys(None, None, file, trust().root),
+        keys_of_site(None, jwks, None, ""),
+        keys_of_site(None, None, file, trust().root),
     ):
         assert read_answer(signed(), SITE, "r1", COMMAND, trusted).answer == "done"
-    assert table_command._keys(None, None, None, "") is None
+    assert keys_of_site(None, None, None, "") is None
     with pytest.raises(ConfigError, match="goes with --trust"):
-        table_command._keys(None, None, file, "")
+        keys_of_site(None, None, file, "")

@@ -15,6 +15,7 @@ from typing import Any
 
 import aiomqtt
 import pytest
+import typer.main
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tests.support.broker import Mosquitto, until
 from tests.support.chains import signer
@@ -39,6 +40,7 @@ from dollyd.client.jws import key_of_jwk, parse_envelope, verify_envelope
 from dollyd.client.key_source import KeySource
 from dollyd.client.trust import load_trust
 from dollyd.daemon.cli import application
+from dollyd.daemon.cli.table import application as table_application
 from dollyd.daemon.commands import line as table_line
 from dollyd.daemon.commands.line import TableLine
 from dollyd.daemon.commands.ssh_agent import agent_keys
@@ -300,7 +302,7 @@ def know_others(installation: Installation) -> str:
         (("--role", "owner", "confirm"), "no role 'owner'"),
         (("--role", "dealer", "--table", "R1", "confirm"), "'R1' is no name"),
         (("--role", "dealer", "--site", "house", "--broker", "localhost:1", "confirm"), "both given"),
-        (("--role", "dealer", "correct", "1", "--reason", "x"), "neither or both given"),
+        (("--role", "dealer", "correct", "--round", "1", "--reason", "x"), "neither or both given"),
         (("--role", "dealer", "open", "--check", "level"), "is no check"),
         (("--role", "dealer", "--yes", "--key", "{open}", "close"), "can be read by others"),
         (("--role", "dealer", "--yes", "--key", "{none}", "close"), "does not exist"),
@@ -315,6 +317,32 @@ def test_wrong_use_is_told(shown: Installation, words: tuple[str, ...], said: st
     run = CliRunner().invoke(application, arguments, env={"SSH_AUTH_SOCK": ""})
     assert isinstance(run.exception, ConfigError), run.output
     assert said in str(run.exception)
+
+
+@pytest.mark.parametrize("word", ["enter", "correct"])
+def test_options_of_the_order_and_of_the_table_stand_anywhere(shown: Installation, word: str) -> None:
+    """And `enter` and `correct` are said in one way: the value, and the round by `--round`."""
+    behind = ["--reason", "--yes", "--dry-run", "--role=dealer", "--table", "r1", "15", "--round", "2"]
+    run = CliRunner().invoke(application, ["table", word, *behind, "--config", str(shown.config)])
+    assert run.exit_code == 0, run.output
+    signed = json.loads(run.output.strip().splitlines()[-1])
+    told = {name: signed[name] for name in ("order", "role", "round", "value", "reason")}
+    assert told == {"order": word, "role": "dealer", "round": 2, "value": ["15"], "reason": "--yes"}
+
+
+def test_a_correction_does_not_guess_its_round(shown: Installation) -> None:
+    words = ["correct", "2", "15", "--reason", "x", "--dry-run", "--role", "dealer"]
+    run = CliRunner().invoke(application, ["table", "--config", str(shown.config), *words])
+    assert run.exit_code == 2
+    assert "--round" in run.output
+
+
+def test_what_stands_behind_a_table_option_is_never_an_order(shown: Installation) -> None:
+    """All options of the group but none of an order's own are moved: no name has two meanings."""
+    group: Any = typer.main.get_command(table_application)
+    names = {name for one in group.params for name in one.opts} - {"--help"}
+    for command in group.commands.values():
+        assert names.isdisjoint(name for one in command.params for name in one.opts), command.name
 
 
 @pytest.fixture(scope="module")
