@@ -19,8 +19,8 @@ from dollyd.daemon.topics import Topics
 
 EXIT_NOT_GOOD = 1
 _DENIED = (
-    "the user of this link ({}) may not read it, or no daemon has run there; come as the user `desk`: cert_file"
-    " and key_file below [desk] of the configuration, or --cert-file and --key-file"
+    "the user of this link ({}) may not read it, or no daemon has run there; come as the user `desk`:"
+    " cert_file and key_file below [desk] of the configuration, or --cert-file and --key-file"
 )
 
 
