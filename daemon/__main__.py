@@ -10,11 +10,11 @@ from dollyd.daemon.terminal import say
 
 
 def main() -> None:
-    """Run the command line; a wrong configuration is one clear line and exit 78."""
+    """Run the command line; each mistake in a configuration is one clear line, and the exit is 78."""
     try:
         application()
     except ConfigError as error:
-        say(f"dollyd: {error}", to_stderr=True)
+        say(*(f"dollyd: {one}" for one in error.all), to_stderr=True)
         sys.exit(EXIT_CONFIG)
 
 

@@ -32,6 +32,7 @@ from dollyd.daemon.core.record import Kind, SelfCheckBody, encode
 from dollyd.daemon.duties import Duties
 from dollyd.daemon.engine import house
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.faults import Faults
 from dollyd.daemon.files import Sight, look_for
 from dollyd.daemon.halts import Halt
 from dollyd.daemon.health import Watched, node_health, one_line
@@ -84,12 +85,18 @@ def open_journal(settings: Settings, keyring: Keyring) -> MeasuredJournal:
 
 
 def checked(settings: Settings) -> tuple[Keyring, MqttSettings]:
-    """Read what the configuration names, and check the ports. Raises `ConfigError`."""
-    keyring, mqtt = load_keyring(settings), mqtt_settings(settings)
+    """Read what the configuration names, and check the ports. Raises `ConfigError` with all that is wrong."""
+    faults = Faults(settings.file)
+    with faults.kept():
+        keyring = load_keyring(settings)
+    with faults.kept():
+        mqtt = mqtt_settings(settings)
     for table in settings.tables.values():
         for device in table.devices.values():
-            check_port(settings.file, device, must_exist=False)
-            check_access(settings.file, device)
+            with faults.kept():
+                check_port(settings.file, device, must_exist=False)
+                check_access(settings.file, device)
+    faults.refuse()
     return keyring, mqtt
 
 
@@ -377,7 +384,8 @@ class App:
             try:
                 await self._reload(journal)
             except ConfigError as error:
-                _LOG.error("reload_refused", error=str(error))
+                for one in error.all:
+                    _LOG.error("reload_refused", error=str(one))
             self._manager.ready()
 
     async def _reload(self, journal: Journal) -> None:

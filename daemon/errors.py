@@ -16,14 +16,25 @@ class DollydError(Exception):
 
 
 class ConfigError(DollydError):
-    """The operator must change something. Names the file, the key and the remedy in one line."""
+    """The operator must change something. Names the file, the key and the remedy in one line.
 
-    def __init__(self, file: str, key: str, problem: str, remedy: str) -> None:
+    `others`: what else is wrong with the same configuration.
+    """
+
+    def __init__(
+        self, file: str, key: str, problem: str, remedy: str, others: tuple[ConfigError, ...] = ()
+    ) -> None:
         super().__init__(f"{file}: {key}: {problem}; {remedy}" if key else f"{file}: {problem}; {remedy}")
         self.file = file
         self.key = key
         self.problem = problem
         self.remedy = remedy
+        self.others = others
+
+    @property
+    def all(self) -> tuple[ConfigError, ...]:
+        """Itself and the others: a line each."""
+        return self, *self.others
 
 
 class TransportError(DollydError):

@@ -9,7 +9,8 @@ from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.files import cure, read_file
 from dollyd.daemon.mqtt import MqttSettings
 from dollyd.daemon.secret_files import read_secret
-from dollyd.daemon.settings import DeskSection, MqttSection, Settings
+from dollyd.daemon.sections import DeskSection, MqttSection
+from dollyd.daemon.settings import Settings
 
 ACK_DEADLINE_S = 10
 IN_FLIGHT_MAX = 20

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.sections import Configuration
 
 TO_READ = {
     "signing": ("key", "next_key", "trust"),
@@ -26,8 +26,8 @@ _PART_MAX_BYTES, _PATH_MAX_BYTES = 200, 4000
 """What Linux takes, less what is put behind the name of a journal, e.g. `.damaged-<time>-wal`."""
 
 
-def named_files(config: Path, tree: Mapping[str, Any]) -> dict[str, Path]:
-    """What a configuration without mistakes has to be read, itself included, by the key that names it.
+def named_files(config: Path, head: Configuration) -> dict[str, Path]:
+    """What has to be read of a configuration, itself included, by the key that names it.
 
     Texts of the rules that are shipped are left out.
     """
@@ -35,14 +35,14 @@ def named_files(config: Path, tree: Mapping[str, Any]) -> dict[str, Path]:
         f"{section}.{key}": config.parent / name
         for section, keys in TO_READ.items()
         for key in keys
-        if (name := tree.get(section, {}).get(key))
+        if (name := getattr(getattr(head, section), key))
     }
-    for table, section in tree["tables"].items():
+    for table, section in head.tables.items():
         for what in _TEXTS:
-            if (name := section.get(what, "")).endswith(".toml"):
+            if (name := getattr(section, what)).endswith(".toml"):
                 named[f"tables.{table}.{what}"] = config.parent / name
-        for device, one in section["devices"].items():
-            if name := one.get("secret_file"):
+        for device, one in section.devices.items():
+            if name := one.secret_file:
                 named[f"tables.{table}.devices.{device}.secret_file"] = config.parent / name
     return {"configuration": config, **named}
 

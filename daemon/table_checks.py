@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dollyd.daemon.core.state import Setup
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.faults import unknown_key
 from dollyd.drivers.spec import DriverSpec, Place, Proof
 
 
@@ -13,8 +14,7 @@ def check_option(file: str, key: str, driver: DriverSpec, value: object, period_
     """Refuse an option that the driver has not, or a value that it may not have. Raises `ConfigError`."""
     option = key.rpartition(".")[2]
     if option not in driver.options:
-        remedy = f"known are {', '.join(driver.options) or 'none'}"
-        raise ConfigError(file, key, "unknown option", remedy)
+        raise ConfigError(file, key, "unknown option", unknown_key(option, driver.options))
     if type(value) is not driver.options[option]:
         remedy = f"give a value of type {driver.options[option].__name__}"
         raise ConfigError(file, key, f"wrong type {type(value).__name__}", remedy)

@@ -13,6 +13,7 @@ from dollyd.daemon.core.games.spec import Game
 from dollyd.daemon.core.record import Named
 from dollyd.daemon.core.rulebook import (
     GameProfile,
+    Profile,
     Rulebook,
     RuleTextError,
     convert,
@@ -20,9 +21,13 @@ from dollyd.daemon.core.rulebook import (
     parse_rulebook,
 )
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.faults import Faults, choice
 from dollyd.daemon.files import cure, read_file
 
 T = TypeVar("T")
+
+_ABOUT = ("game", "variant", "rulebook", "profile", "layout", "zero_rule", "quarters")
+"""Keys of a table that are about its rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +73,43 @@ class Wanted:
         except RuleTextError as error:
             raise self.refuse(what, f"{name!r}: {error}", "correct the rule file") from error
         except OSError as error:
-            remedy = f"give a path that ends in .toml or one of {', '.join(_shipped(folder))}"
+            remedy = f"{choice(name, _shipped(folder))}, or give a path that ends in .toml"
             problem = f"{name!r} cannot be read ({error.strerror})"
             raise self.refuse(what, problem, cure(error, remedy)) from error
 
 
-def rules_of(wanted: Wanted) -> TableRules:
-    """Read and check all rules of a table. Raises `ConfigError`."""
+def rules_of(wanted: Wanted, faults: Faults) -> TableRules | None:
+    """Read and check all rules of a table; None where one of them is wrong, as `faults` says."""
     game = GAMES.get(wanted.game)
     if game is None:
-        raise wanted.refuse("game", f"no game {wanted.game!r}", f"choose one of {', '.join(GAMES)}")
-    rulebook, book_name = wanted.read("rulebook", wanted.rulebook, parse_rulebook)
-    profile, profile_name = wanted.read("profile", wanted.profile, parse_profile)
+        faults.keep(wanted.refuse("game", f"no game {wanted.game!r}", choice(wanted.game, GAMES)))
+    rulebook = profile = rules = variant = layout = None
+    with faults.kept():
+        rulebook, book_name = wanted.read("rulebook", wanted.rulebook, parse_rulebook)
+    with faults.kept():
+        profile, profile_name = wanted.read("profile", wanted.profile, parse_profile)
+    if game is not None and profile is not None:
+        with faults.kept():
+            rules = _rules(wanted, profile)
+    if game is None or rulebook is None:
+        return None
+    if wanted.quarters and not rulebook.quarter_odds:
+        problem = f"rulebook {rulebook.id} has no quarter bets"
+        faults.keep(wanted.refuse("quarters", problem, "set quarters = false"))
+    with faults.kept():
+        variant = _variant(wanted, game, rulebook)
+        zero_rule = _zero_rule(wanted, game.zero_rules(variant))
+    if variant is not None:
+        with faults.kept():
+            layout = _layout(wanted, game, variant)
+            if rules is not None:
+                _check_size(wanted, game, rules, layout)
+    if rules is None or faults.at(*(f"{wanted.key}.{what}" for what in _ABOUT)):
+        return None
+    return TableRules(game, variant, layout, book_name, profile_name, rules, zero_rule)
+
+
+def _rules(wanted: Wanted, profile: Profile) -> GameProfile:
     rules = profile.games.get(wanted.game)
     if rules is None:
         problem = f"profile {profile.id} says nothing of {wanted.game}"
@@ -87,21 +117,14 @@ def rules_of(wanted: Wanted) -> TableRules:
     if rules.void_until != "confirmed":
         problem = f"profile {profile.id}: void_until = {rules.void_until!r} is not carried out yet"
         raise wanted.refuse("profile", problem, 'choose a profile with void_until = "confirmed"')
-    variant = _variant(wanted, game, rulebook)
-    layout = _layout(wanted, game, variant)
-    _check_size(wanted, game, rules, layout)
-    if wanted.quarters and not rulebook.quarter_odds:
-        problem = f"rulebook {rulebook.id} has no quarter bets"
-        raise wanted.refuse("quarters", problem, "set quarters = false")
-    zero_rule = _zero_rule(wanted, game.zero_rules(variant))
-    return TableRules(game, variant, layout, book_name, profile_name, rules, zero_rule)
+    return rules
 
 
 def _variant(wanted: Wanted, game: Game, rulebook: Rulebook) -> Any:
     tree = rulebook.variants.get(wanted.variant)
     if rulebook.game != game.name or tree is None:
         problem = f"rulebook {rulebook.id} has no {game.name} variant {wanted.variant!r}"
-        raise wanted.refuse("variant", problem, f"choose one of {', '.join(rulebook.variants)}")
+        raise wanted.refuse("variant", problem, choice(wanted.variant, rulebook.variants))
     try:
         return convert(tree, game.variant)
     except RuleTextError as error:
@@ -136,10 +159,11 @@ def _check_size(wanted: Wanted, game: Game, rules: GameProfile, layout: Any) -> 
 
 def _zero_rule(wanted: Wanted, possible: tuple[str, ...]) -> str:
     chosen = wanted.zero_rule or (possible[0] if len(possible) == 1 else "")
-    if chosen not in (possible or ("",)):
-        remedy = f"set one of {', '.join(possible)}" if possible else "leave it out"
-        raise wanted.refuse("zero_rule", f"variant {wanted.variant} needs a zero rule", remedy)
-    return chosen
+    if chosen in (possible or ("",)):
+        return chosen
+    has_not = f"variant {wanted.variant} has no zero rule {chosen!r}" if chosen else ""
+    remedy = f"set one of {', '.join(possible)}" if possible else "leave it out"
+    raise wanted.refuse("zero_rule", has_not or f"variant {wanted.variant} needs a zero rule", remedy)
 
 
 def _shipped(folder: str) -> list[str]:

@@ -12,6 +12,7 @@ from dollyd.daemon.core.games.money_wheel import MONEY_WHEEL, Layout, check, par
 from dollyd.daemon.core.games.spec import Drawn
 from dollyd.daemon.core.rulebook import RuleTextError
 from dollyd.daemon.errors import ConfigError
+from dollyd.daemon.faults import Faults
 from dollyd.daemon.table_rules import TableRules, Wanted, rules_of
 
 SETUP = game_setup("money-wheel")
@@ -45,7 +46,8 @@ def rules(folder: Path, sectors: list[str], profile: str = "fi-ray-2013", book: 
     listed = ", ".join(f'"{symbol}"' for symbol in sectors)
     (folder / "wheel.toml").write_text(f'id = "measured"\nsectors = [{listed}]\n')
     (folder / "book.toml").write_text(book)
-    return rules_of(
+    faults = Faults("dollyd.toml")
+    found = rules_of(
         Wanted(
             config=folder / "dollyd.toml",
             key="tables.mw-1",
@@ -56,8 +58,12 @@ def rules(folder: Path, sectors: list[str], profile: str = "fi-ray-2013", book: 
             layout="wheel.toml",
             zero_rule="",
             quarters=False,
-        )
+        ),
+        faults,
     )
+    faults.refuse()
+    assert found is not None
+    return found
 
 
 def refused(folder: Path, sectors: list[str], profile: str = "fi-ray-2013", book: str = BOOK) -> ConfigError:

@@ -18,7 +18,8 @@ from dollyd.daemon.cli import application
 from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.link_settings import desk_settings, mqtt_settings
 from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings
-from dollyd.daemon.settings import DeskSection, load
+from dollyd.daemon.sections import DeskSection
+from dollyd.daemon.settings import load
 from dollyd.daemon.topics import Topics
 
 EXAMPLE = Path(__file__).parents[2] / "config/examples/roulette-a-display.toml"

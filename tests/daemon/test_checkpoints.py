@@ -21,7 +21,8 @@ from dollyd.daemon.clock import Clock, Quality
 from dollyd.daemon.core.record import ClockBody, Kind, encode
 from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.journal import Entry, Journal
-from dollyd.daemon.settings import JournalSection, Settings
+from dollyd.daemon.sections import JournalSection
+from dollyd.daemon.settings import Settings
 from dollyd.daemon.tables import Tables
 from dollyd.daemon.upkeep import Upkeep
 from dollyd.daemon.writer import Draft, Writer, chain_start

@@ -22,7 +22,7 @@ from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, Stamp
 from dollyd.daemon.engine import Engine, Input, NewRecord, house
 from dollyd.daemon.replay import rederive
-from dollyd.daemon.settings import JournalSection
+from dollyd.daemon.sections import JournalSection
 from dollyd.daemon.upkeep import Upkeep
 from dollyd.simulators.clock import VirtualClock
 

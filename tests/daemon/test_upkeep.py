@@ -23,7 +23,7 @@ from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.engine import Input, house
 from dollyd.daemon.errors import JournalError
 from dollyd.daemon.replay import rederive
-from dollyd.daemon.settings import JournalSection
+from dollyd.daemon.sections import JournalSection
 from dollyd.daemon.upkeep import Upkeep
 from dollyd.simulators.clock import VirtualClock
 
