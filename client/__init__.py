@@ -1,21 +1,21 @@
 """What downstream imports: the stream of signed records, verification, settlement; no hardware."""
 
-from dollyd.client.delivered import Delivered, StreamStats
-from dollyd.client.jws import Keys, keys_of_jwks
-from dollyd.client.key_source import KeySource
-from dollyd.client.nodes import Nodes, NodeState
-from dollyd.client.replay import ChainError, GapError, Patience, StreamError
-from dollyd.client.site_trust import SiteTrust
-from dollyd.client.stream import Stream
-from dollyd.client.trust import Trust, load_trust
-from dollyd.client.watermark import (
+from dollyd.client.stream.delivered import Delivered, StreamStats
+from dollyd.client.stream.nodes import Nodes, NodeState
+from dollyd.client.stream.replay import ChainError, GapError, Patience, StreamError
+from dollyd.client.stream.site_trust import SiteTrust
+from dollyd.client.stream.stream import Stream
+from dollyd.client.stream.watermark import (
     FileWatermarks,
     MemoryWatermarks,
     SqliteWatermarks,
     Watermark,
     WatermarkStore,
 )
-from dollyd.daemon.mqtt import MqttSettings
+from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.wire.jws import Keys, keys_of_jwks
+from dollyd.wire.key_source import KeySource
+from dollyd.wire.trust import Trust, load_trust
 
 __all__ = [
     "ChainError",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from dollyd.daemon.cli import application
-from dollyd.daemon.errors import EXIT_CONFIG, ConfigError
-from dollyd.daemon.terminal import say
+from dollyd.daemon.host.terminal import say
+from dollyd.wire.errors import EXIT_CONFIG, ConfigError
 
 
 def main() -> None:

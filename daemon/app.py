@@ -20,43 +20,43 @@ import msgspec
 import structlog
 
 import dollyd
-from dollyd.client.jws import keys_of_jwks
-from dollyd.daemon.audit import Auditor
-from dollyd.daemon.brokers.certificates import CertificateWatch, check_pair
-from dollyd.daemon.clock import Clock, SystemClock
 from dollyd.daemon.commands.desk import CommandDesk
 from dollyd.daemon.commands.marks import CommandMarks, marks_path
 from dollyd.daemon.consumers.served import Consumers
 from dollyd.daemon.core.events import HostIncident
-from dollyd.daemon.core.record import Kind, SelfCheckBody, encode
-from dollyd.daemon.duties import Duties
-from dollyd.daemon.engine import house
-from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.faults import Faults
-from dollyd.daemon.files import Sight, look_for
-from dollyd.daemon.halts import Halt
-from dollyd.daemon.health import Watched, node_health, one_line
-from dollyd.daemon.hotplug import Hotplug
-from dollyd.daemon.inbox import Inbox
-from dollyd.daemon.journal import Entry, Journal
-from dollyd.daemon.journal_file import JournalUnusableError
-from dollyd.daemon.keyring import Keyring, load_keyring
-from dollyd.daemon.link_settings import mqtt_settings
-from dollyd.daemon.measured_journal import MeasuredJournal
-from dollyd.daemon.metrics import MetricsFile
-from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.node_status import Node
-from dollyd.daemon.ports import check_access, check_port
-from dollyd.daemon.publisher import Publisher
-from dollyd.daemon.reload import TableChanges, check_fixed, check_versions
-from dollyd.daemon.retained_book import RetainedBook
-from dollyd.daemon.self_check import BAD, SelfCheck
-from dollyd.daemon.service import Manager, Watchdog, watchdog_us
-from dollyd.daemon.settings import Settings, TableSettings, load
-from dollyd.daemon.tables import Tables
-from dollyd.daemon.topics import Topics
-from dollyd.daemon.upkeep import Upkeep
-from dollyd.daemon.writer import Draft, Writer
+from dollyd.daemon.health.halts import Halt
+from dollyd.daemon.health.health import Watched, node_health, one_line
+from dollyd.daemon.health.metrics import MetricsFile
+from dollyd.daemon.health.upkeep import Upkeep
+from dollyd.daemon.host.clock import Clock, SystemClock
+from dollyd.daemon.host.hotplug import Hotplug
+from dollyd.daemon.host.self_check import BAD, SelfCheck
+from dollyd.daemon.host.systemd import Manager, Watchdog, watchdog_us
+from dollyd.daemon.host.tasks import Duties
+from dollyd.daemon.journal.audit import Auditor
+from dollyd.daemon.journal.file import JournalUnusableError
+from dollyd.daemon.journal.measured_journal import MeasuredJournal
+from dollyd.daemon.journal.store import Entry, Journal
+from dollyd.daemon.journal.writer import Draft, Writer
+from dollyd.daemon.link.certificates import CertificateWatch, check_pair
+from dollyd.daemon.link.from_settings import mqtt_settings
+from dollyd.daemon.link.inbox import Inbox
+from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.daemon.link.node_status import Node
+from dollyd.daemon.link.publisher import Publisher
+from dollyd.daemon.link.retained_book import RetainedBook
+from dollyd.daemon.settings.load import Settings, TableSettings, load
+from dollyd.daemon.settings.ports import check_access, check_port
+from dollyd.daemon.table.chains import Keyring, load_keyring
+from dollyd.daemon.table.engine import house
+from dollyd.daemon.table.reload import TableChanges, check_fixed, check_versions
+from dollyd.daemon.table.tables import Tables
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.files import Sight, look_for
+from dollyd.wire.jws import keys_of_jwks
+from dollyd.wire.record import Kind, SelfCheckBody, encode
+from dollyd.wire.topics import Topics
 
 CLOSE_S = 1.5
 """How long a stop waits for the disk; a longer one is a failure, and the rest is recovered at the start."""

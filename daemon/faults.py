@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from dollyd.daemon.errors import ConfigError, InvariantError
+from dollyd.wire.errors import ConfigError, InvariantError
 
 T = TypeVar("T")
 

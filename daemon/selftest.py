@@ -20,27 +20,27 @@ from pathlib import Path
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dollyd.client.judgement import Claim, Verdict
-from dollyd.client.jws import EnvelopeError, key_of_jwk, parse_envelope, verify_envelope
-from dollyd.client.verify import verify_journal
-from dollyd.daemon.clock import Clock
+from dollyd.client.proof.verify import verify_journal
 from dollyd.daemon.core.events import TableOpened
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, Stamp, iso_utc
 from dollyd.daemon.doctor.credentials import absent, from_sources
 from dollyd.daemon.doctor.unit import read_unit
-from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house
-from dollyd.daemon.errors import DollydError
-from dollyd.daemon.host import Host
-from dollyd.daemon.journal import Entry, Journal
-from dollyd.daemon.keyring import Keyring, load_keyring
-from dollyd.daemon.link_settings import mqtt_settings
-from dollyd.daemon.mqtt import MqttLink, MqttSettings
-from dollyd.daemon.replay import PlainLine, engine_of
-from dollyd.daemon.settings import Settings, load, shipped_table
-from dollyd.daemon.signing import Signer
-from dollyd.daemon.topics import Topics
-from dollyd.daemon.writer import Draft, Writer, chain_start
+from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.machine import Host
+from dollyd.daemon.journal.store import Entry, Journal
+from dollyd.daemon.journal.writer import Draft, Writer, chain_start
+from dollyd.daemon.keys.signing import Signer
+from dollyd.daemon.link.from_settings import mqtt_settings
+from dollyd.daemon.link.mqtt import MqttLink, MqttSettings
+from dollyd.daemon.settings.load import Settings, load, shipped_table
+from dollyd.daemon.table.capture import PlainLine, engine_of
+from dollyd.daemon.table.chains import Keyring, load_keyring
+from dollyd.daemon.table.engine import Engine, Input, NewRecord, Op, house
+from dollyd.wire.errors import DollydError
+from dollyd.wire.judgement import Claim, Verdict
+from dollyd.wire.jws import EnvelopeError, key_of_jwk, parse_envelope, verify_envelope
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S, Stamp, iso_utc
+from dollyd.wire.topics import Topics
 
 SELFTEST_TYP = "dolly-selftest/1"
 TABLE = "selftest"

@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from dollyd.daemon.commands.line import NoAnswerError
-from dollyd.daemon.mqtt import LinkError, MqttLink, MqttSettings
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.link.mqtt import LinkError, MqttLink, MqttSettings
+from dollyd.wire.topics import Topics
 
 WAIT_S = 5.0
 """What has not come by then does not come."""

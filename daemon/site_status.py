@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from dollyd.client.judgement import Claim, refusal
-from dollyd.client.jws import Envelope, EnvelopeError, parse_envelope, verify_envelope
-from dollyd.client.key_source import KeySource
-from dollyd.daemon.core.record import Record
 from dollyd.daemon.core.round import Phase
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.core.void_rules import DOUBT_RULES, VOID_RULES
-from dollyd.daemon.decoding import from_json
-from dollyd.daemon.record_words import next_orders, words_of
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.table.record_words import next_orders, words_of
+from dollyd.wire.decoding import from_json
+from dollyd.wire.judgement import Claim, refusal
+from dollyd.wire.jws import Envelope, EnvelopeError, parse_envelope, verify_envelope
+from dollyd.wire.key_source import KeySource
+from dollyd.wire.record import Record
+from dollyd.wire.stamp import NS_PER_S, iso_utc
+from dollyd.wire.topics import Topics
 
 CHECKED, NOT_CHECKED = "signature checked", "signature not checked: no keys given"
 _UNREAD = "what came is not in its form: "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dollyd.daemon.core.events import TurnsBasis
 from dollyd.drivers.framing import LineDecoder
-from dollyd.drivers.protocols import cammegh_ss2, generators, tlp, winning_number_line
+from dollyd.drivers.protocols import generators, winning_number_line
+from dollyd.drivers.protocols.cammegh_ss2 import driver as cammegh_ss2
+from dollyd.drivers.protocols.tlp import driver as tlp
 from dollyd.drivers.random_blocks import RandomBlockDecoder
 from dollyd.drivers.spec import DriverSpec, Place, Proof, Range, SerialDefaults, UsbDefaults
 

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
 from dollyd.daemon.core.events import Spoken, TurnsBasis
-from dollyd.daemon.core.stamp import Stamp
 from dollyd.drivers.framing import AnyFrame, FrameDecoder
+from dollyd.wire.stamp import Stamp
 
 
 class Status(StrEnum):

@@ -6,9 +6,9 @@ import asyncio
 import heapq
 import itertools
 
-from dollyd.daemon.clock import Quality
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp
+from dollyd.daemon.host.clock import Quality
 from dollyd.simulators.faults import Switchboard
+from dollyd.wire.stamp import NS_PER_S, Stamp
 
 START_MONO_NS = 1_000 * NS_PER_S
 START_UTC_NS = 1_800_000_000 * NS_PER_S
@@ -19,7 +19,7 @@ _SETTLE_ROUNDS = 20
 
 
 class VirtualClock:
-    """The `Clock` protocol of `dollyd.daemon.clock` without real time.
+    """The `Clock` protocol of `dollyd.daemon.host.clock` without real time.
 
     Sync tests use `stamp` and `advance`. Async tests use `run_for`, which moves from sleeper to sleeper and
     lets each do its work at its own instant.

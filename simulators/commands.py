@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.secret_files import write_secret
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.host.secret_files import write_secret
 from dollyd.simulators import scenario as scenarios
 from dollyd.simulators.control import PortError, ended_by_signals
 from dollyd.simulators.evening import Evening, check
 from dollyd.simulators.pty import PtyLink
 from dollyd.simulators.single import AsJson, FaultNames, Games, LinkPath, PeriodMs, Seed, run_single
+from dollyd.wire.errors import ConfigError
 
 Serial = Annotated[str, typer.Option(help="Serial number that it says in HEL.")]
 FirstGame = Annotated[int, typer.Option(min=0, max=9999, help="Number of its first game.")]

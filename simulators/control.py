@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Protocol
 
-from dollyd.daemon.clock import Clock
+from dollyd.daemon.host.clock import Clock
 from dollyd.simulators.faults import FAULTS, Switchboard
 from dollyd.simulators.line import Line, LineCutter
 from dollyd.simulators.runner import Device, Link, Model

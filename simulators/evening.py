@@ -16,8 +16,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from dollyd.daemon.clock import Clock
-from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.host.clock import Clock
 from dollyd.simulators.clock import VirtualClock
 from dollyd.simulators.control import Bench, PluggableLink, until_done
 from dollyd.simulators.faults import Switchboard
@@ -25,6 +24,7 @@ from dollyd.simulators.kinds import KINDS, Built
 from dollyd.simulators.line import Line
 from dollyd.simulators.runner import woken_or_due
 from dollyd.simulators.scenario import OrderEntry, Scenario
+from dollyd.wire.stamp import NS_PER_S
 
 _NOMINAL_PERIOD_MS = 500
 _BETS, _RESULT = 2, 5

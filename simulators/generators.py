@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.faults import Switchboard
 from dollyd.simulators.line import LineCutter
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 _TICK_MS = 10
 _BLOCK_BYTES = 64

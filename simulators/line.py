@@ -13,8 +13,8 @@ import itertools
 from collections.abc import Callable
 from random import Random
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.faults import Switchboard
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 _ENDS = {
     "line-cr": b"\r",

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dollyd.daemon.core.stamp import NS_PER_MS
 from dollyd.simulators.faults import Switchboard
 from dollyd.simulators.tlp_wheel import PlayedSpin
+from dollyd.wire.stamp import NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.faults import Switchboard
 from dollyd.simulators.line import LineCutter
 from dollyd.simulators.tlp import Sentence, SequenceNumbers, frame, parse
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 FLAG_HEALTH, FLAG_NO_DRAW, FLAG_DUPLICATE = 0x01, 0x08, 0x10
 _STATE_READY, _STATE_ANSWER = 1, 5

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from dollyd.daemon.clock import Clock
+from dollyd.daemon.host.clock import Clock
 from dollyd.simulators.line import Line
 
 

@@ -25,8 +25,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
-from dollyd.daemon.errors import ConfigError
 from dollyd.simulators.kinds import KINDS
+from dollyd.wire.errors import ConfigError
 
 Positive = Annotated[int, Meta(gt=0)]
 Seconds = Annotated[float, Meta(ge=0)]

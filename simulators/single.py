@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.host.clock import SystemClock
 from dollyd.simulators.control import Bench, PortError
 from dollyd.simulators.kinds import KINDS
 from dollyd.simulators.line import Line

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.faults import Switchboard
 from dollyd.simulators.line import LineCutter
 from dollyd.simulators.tlp import Sentence, SequenceNumbers, frame, parse
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 GAMES = 10_000
 _NOMINAL_PERIOD_MS = 500

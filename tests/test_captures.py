@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from tests.support.wheel_lines import EUROPEAN, WHEEL, device_setup, table_setup
 
-from dollyd.daemon.engine import Engine
-from dollyd.daemon.replay import Attempt, replay_plain
+from dollyd.daemon.table.capture import Attempt, replay_plain
+from dollyd.daemon.table.engine import Engine
 from dollyd.drivers.framing import Frame, LineDecoder
-from dollyd.drivers.protocols.cammegh_ss2 import Ss2Protocol
+from dollyd.drivers.protocols.cammegh_ss2.driver import Ss2Protocol
 
 CAPTURES = Path(__file__).resolve().parents[2] / "shared" / "captures"
 FILES = sorted(CAPTURES.glob("*.jsonl"))

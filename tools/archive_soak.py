@@ -35,7 +35,7 @@ from tools.truth import SoakError, check
 from dollyd.client.archive.postgres import PostgresStore
 from dollyd.client.archive.sqlite import SqliteStore
 from dollyd.client.archive.store import Store
-from dollyd.daemon.journal import NewEntry
+from dollyd.daemon.journal.store import NewEntry
 
 BROKER = "max_queued_messages 0\n"
 GROUP = "books"

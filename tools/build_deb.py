@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 from tools.manifest import seal_directory
 
-from dollyd.daemon.self_check import ENVIRONMENT, SEALED_WHOLE
+from dollyd.daemon.host.self_check import ENVIRONMENT, SEALED_WHOLE
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = "opt/dollyd"

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dollyd.daemon.self_check import MANIFEST, content, digests, manifest_of
+from dollyd.daemon.host.self_check import MANIFEST, content, digests, manifest_of
 
 PACKAGE = "dollyd"
 

@@ -40,12 +40,12 @@ from dollyd.daemon.core.events import (
     TurnsBasis,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import ACCEPTS, Emit, Phase, deadline_ns, phase, step
-from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.core.state import Setup, Table
-from dollyd.daemon.secret_files import write_secret
-from dollyd.daemon.settings import load
+from dollyd.daemon.host.secret_files import write_secret
+from dollyd.daemon.settings.load import load
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import Stamp
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "rounds.md"

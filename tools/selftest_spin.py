@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from random import Random
 
-from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.simulators.ss2 import SHORT, Ss2Options, Ss2Wheel
+from dollyd.wire.stamp import NS_PER_S
 
 NUMBER = "17"
 

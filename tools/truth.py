@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
-from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.wire.stamp import NS_PER_S
 
 NEAR_NS = 3 * NS_PER_S
 """Records so close to an unexplained game are told with it."""

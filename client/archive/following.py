@@ -8,13 +8,13 @@ from random import Random
 
 import msgspec
 
-from dollyd.client.chain_rules import ChainRules
-from dollyd.client.followed_chain import FollowedChain, SignedRecord
-from dollyd.client.jws import EnvelopeError, parse_envelope
-from dollyd.client.replay import Asker, BrokenChain, Patience
-from dollyd.client.trust import Trust
-from dollyd.client.watermark import Watermark
-from dollyd.daemon.core.record import Kind, Record
+from dollyd.client.proof.chain_rules import ChainRules
+from dollyd.client.stream.followed_chain import FollowedChain, SignedRecord
+from dollyd.client.stream.replay import Asker, BrokenChain, Patience
+from dollyd.client.stream.watermark import Watermark
+from dollyd.wire.jws import EnvelopeError, parse_envelope
+from dollyd.wire.record import Kind, Record
+from dollyd.wire.trust import Trust
 
 _RECORD = msgspec.json.Decoder(Record)
 

@@ -12,8 +12,8 @@ import msgspec
 import structlog
 
 from dollyd.client.archive.rows import Row, rows_of
-from dollyd.client.judgement import Claim, Verdict
-from dollyd.client.jws import (
+from dollyd.wire.judgement import Claim, Verdict
+from dollyd.wire.jws import (
     Envelope,
     EnvelopeError,
     Keys,
@@ -22,10 +22,10 @@ from dollyd.client.jws import (
     thumbprint,
     verify_envelope,
 )
-from dollyd.client.key_source import KeySource, source_of
-from dollyd.client.lineage import Lineage, key_of_x
-from dollyd.daemon.core.record import VERSION, KeyBody, Kind, Record
-from dollyd.daemon.topics import NO_TABLES, check_name
+from dollyd.wire.key_source import KeySource, source_of
+from dollyd.wire.lineage import Lineage, key_of_x
+from dollyd.wire.record import VERSION, KeyBody, Kind, Record
+from dollyd.wire.topics import NO_TABLES, check_name
 
 _RECORD = msgspec.json.Decoder(Record)
 _KEY_BODY = msgspec.json.Decoder(KeyBody)

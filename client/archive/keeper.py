@@ -11,8 +11,8 @@ from random import Random
 import structlog
 
 from dollyd.client.archive.store import Chain, Gap
-from dollyd.client.reader import REPLAYS_AT_ONCE, Request
-from dollyd.client.replay import LATER_S, Asker, Patience
+from dollyd.client.stream.reader import REPLAYS_AT_ONCE, Request
+from dollyd.client.stream.replay import LATER_S, Asker, Patience
 
 _LOG = structlog.get_logger(__name__)
 

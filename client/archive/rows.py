@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Struct
 
-from dollyd.daemon.core.record import (
+from dollyd.wire.record import (
     Approval,
     ClockBody,
     CorrectionBody,

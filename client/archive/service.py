@@ -25,18 +25,18 @@ import structlog
 from dollyd.client.archive.intake import Heard, Intake
 from dollyd.client.archive.keeper import Keeper, newest
 from dollyd.client.archive.store import Chain, Gap, Store, StoreError
-from dollyd.client.asking import Asking, end_of
-from dollyd.client.brokers import Brokers, together
-from dollyd.client.jws import Keys
-from dollyd.client.key_source import KeySource, source_of
-from dollyd.client.nodes import Nodes, NodeState
-from dollyd.client.replay import Patience
-from dollyd.client.site_trust import SiteTrust, trust_of
-from dollyd.client.trust import Trust
-from dollyd.daemon.core.stamp import iso_utc
-from dollyd.daemon.errors import ensure
-from dollyd.daemon.mqtt import LinkError, Message, MqttLink, MqttSettings
-from dollyd.daemon.topics import NODE, TRUST, Topics, check_name
+from dollyd.client.stream.asking import Asking, end_of
+from dollyd.client.stream.brokers import Brokers, together
+from dollyd.client.stream.nodes import Nodes, NodeState
+from dollyd.client.stream.replay import Patience
+from dollyd.client.stream.site_trust import SiteTrust, trust_of
+from dollyd.daemon.link.mqtt import LinkError, Message, MqttLink, MqttSettings
+from dollyd.wire.errors import ensure
+from dollyd.wire.jws import Keys
+from dollyd.wire.key_source import KeySource, source_of
+from dollyd.wire.stamp import iso_utc
+from dollyd.wire.topics import NODE, TRUST, Topics, check_name
+from dollyd.wire.trust import Trust
 
 QUEUE_MAX = 2000
 """Envelopes that wait to be archived. More wait in the link's inbox; what does not fit there is replayed."""

@@ -20,14 +20,14 @@ import structlog
 from dollyd.client.archive.following import Link, follow
 from dollyd.client.archive.intake import Entry
 from dollyd.client.archive.rows import TABLES, Value
-from dollyd.client.chain_rules import NOT_TWO_PERSONS, previous_in
-from dollyd.client.jws import parse_envelope
-from dollyd.client.replay import REPLAY_MAX
-from dollyd.client.successors import Whole, wrong_successors
-from dollyd.client.trust import Trust
-from dollyd.client.watermark import Watermark
-from dollyd.daemon.core.record import NO_PREVIOUS
-from dollyd.daemon.errors import DollydError
+from dollyd.client.proof.chain_rules import NOT_TWO_PERSONS, previous_in
+from dollyd.client.stream.replay import REPLAY_MAX
+from dollyd.client.stream.watermark import Watermark
+from dollyd.wire.errors import DollydError
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import NO_PREVIOUS
+from dollyd.wire.successors import Whole, wrong_successors
+from dollyd.wire.trust import Trust
 
 LINKS_A_STEP = 5000
 """Records of a chain looked at in one transaction, when it is checked for being whole."""

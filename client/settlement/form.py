@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from dollyd.client.settlement.spec import MONEY_MAX, SettlementError
-from dollyd.daemon.core.record import VERSION, Kind
+from dollyd.wire.record import VERSION, Kind
 
 
 class Named(msgspec.Struct, frozen=True):

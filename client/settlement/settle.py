@@ -4,7 +4,7 @@
     answers = settle(payload, bets, rulebook)
 
 `payload` is the decoded payload of a record whose signature and place in the chain were checked
-(`dollyd.client.jws`, `dollyd.client.verify`). Nothing here checks them again.
+(`dollyd.wire.jws`, `dollyd.client.proof.verify`). Nothing here checks them again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dollyd.client.settlement.sic_bo import SIC_BO_BETS
 from dollyd.client.settlement.spec import Answer, Bet, GameBets, Round, SettlementError, Verdict
 from dollyd.client.settlement.tuplanoppa import TUPLANOPPA_BETS
 from dollyd.daemon.core.games import GAMES
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.rulebook import RuleTextError, convert
+from dollyd.wire.record import Kind
 
 BETS: dict[str, GameBets] = {
     "roulette": ROULETTE_BETS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from dollyd.daemon.topics import ANY, Topics
+from dollyd.wire.topics import ANY, Topics
 
 ARCHIVE_GROUP = "archive"
 """Instances of an archive acknowledge under this name."""

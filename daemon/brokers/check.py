@@ -14,13 +14,11 @@ from dataclasses import replace
 import msgspec
 from cryptography import x509
 
-from dollyd.daemon.brokers.certificates import WARN_DAYS, days_left
 from dollyd.daemon.brokers.finding import Finding, Level
 from dollyd.daemon.brokers.persistence import judge, take_look
-from dollyd.daemon.clock import Clock
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
-from dollyd.daemon.decoding import from_json
-from dollyd.daemon.mqtt import (
+from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.link.certificates import WARN_DAYS, days_left
+from dollyd.daemon.link.mqtt import (
     CONSUMER_PACKET_MAX,
     PACKET_MAX,
     Cause,
@@ -29,7 +27,9 @@ from dollyd.daemon.mqtt import (
     MqttLink,
     MqttSettings,
 )
-from dollyd.daemon.topics import Topics
+from dollyd.wire.decoding import from_json
+from dollyd.wire.stamp import NS_PER_S, iso_utc
+from dollyd.wire.topics import Topics
 
 ABSENT_RECORDS = 1500
 """What a broker must keep for one subscriber that is away: some minutes of a large site. Mosquitto's default

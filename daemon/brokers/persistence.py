@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import msgspec
 
 from dollyd.daemon.brokers.finding import Finding, Level
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
-from dollyd.daemon.decoding import from_json
-from dollyd.daemon.mqtt import Cause, LinkError, MqttLink
+from dollyd.daemon.link.mqtt import Cause, LinkError, MqttLink
+from dollyd.wire.decoding import from_json
+from dollyd.wire.stamp import NS_PER_S, iso_utc
 
 UPTIME = "$SYS/broker/uptime"
 """Mosquitto's; retained, as `123 seconds`, and as old as its `sys_interval`."""

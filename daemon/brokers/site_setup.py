@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from dollyd.daemon.brokers.acl import ROLES, node_acl, user_acl
 from dollyd.daemon.brokers.authority import Authority, Pair
-from dollyd.daemon.topics import Topics
+from dollyd.wire.topics import Topics
 
 PORT = 8883
 AUTHORITY, BROKER = "site-ca", "broker"

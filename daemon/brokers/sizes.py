@@ -6,8 +6,8 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from dollyd.daemon.journal_file import connect
-from dollyd.daemon.settings import Settings
+from dollyd.daemon.journal.file import connect
+from dollyd.daemon.settings.load import Settings
 
 _LOOKED_AT = 100_000
 """Newest records whose length is looked at: a check must not read a journal of years."""

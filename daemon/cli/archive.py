@@ -15,18 +15,18 @@ from dollyd.client.archive.losses import NoLossError, accept_loss
 from dollyd.client.archive.service import Archive
 from dollyd.client.archive.sqlite import SqliteStore
 from dollyd.client.archive.store import SchemaError, Store, StoreError
-from dollyd.client.jws import Keys
-from dollyd.client.sources import SourceError
-from dollyd.client.trust import Trust
-from dollyd.client.unpack import UNPACKED_MAX_BYTES
+from dollyd.client.proof.sources import SourceError
+from dollyd.client.proof.unpack import UNPACKED_MAX_BYTES
 from dollyd.daemon.cli.options import MaxBytes, TrustMinVersion, secret_file
 from dollyd.daemon.cli.until_signal import until_signal
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.log import configure_logging
-from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.terminal import say
-from dollyd.daemon.topics import check_name
-from dollyd.daemon.trust_file import keys_for_verification, keys_to_follow
+from dollyd.daemon.host.log import configure_logging
+from dollyd.daemon.host.terminal import say
+from dollyd.daemon.keys.trust_file import keys_for_verification, keys_to_follow
+from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.jws import Keys
+from dollyd.wire.topics import check_name
+from dollyd.wire.trust import Trust
 
 EXIT_REFUSED = 1
 _ADDRESSES = ("postgresql://", "postgres://")

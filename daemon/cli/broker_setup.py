@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from dollyd.daemon.brokers.acl import ROLES
-from dollyd.daemon.brokers.address import parse_broker
 from dollyd.daemon.brokers.authority import Authority, Pair
 from dollyd.daemon.brokers.site_setup import (
     AUTHORITY,
@@ -23,12 +22,13 @@ from dollyd.daemon.brokers.site_setup import (
     pair_names,
     plain_files,
 )
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.files import cure, read_file
-from dollyd.daemon.secret_files import read_secret, write_secret
-from dollyd.daemon.settings import Settings, load
-from dollyd.daemon.terminal import say
-from dollyd.daemon.topics import NO_TABLES, check_name
+from dollyd.daemon.host.secret_files import read_secret, write_secret
+from dollyd.daemon.host.terminal import say
+from dollyd.daemon.link.address import parse_broker
+from dollyd.daemon.settings.load import Settings, load
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.files import cure, read_file
+from dollyd.wire.topics import NO_TABLES, check_name
 
 WHO = "dollyd broker-setup"
 DAYS = 825

@@ -16,18 +16,18 @@ from dollyd.daemon.brokers.finding import Level
 from dollyd.daemon.brokers.sizes import published_sizes
 from dollyd.daemon.cli.doctor import in_two_lines
 from dollyd.daemon.cli.options import ConfigFile
-from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.doctor.case import Case, open_case
 from dollyd.daemon.doctor.checks import BEFORE_A_START, check_start, findings, refuse_faults
 from dollyd.daemon.doctor.credentials import absent
 from dollyd.daemon.doctor.file_checks import metrics_access
 from dollyd.daemon.doctor.port_checks import forbidden_usb
-from dollyd.daemon.host import Host
-from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.ports import check_port
-from dollyd.daemon.settings import Settings
-from dollyd.daemon.terminal import say
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.host.machine import Host
+from dollyd.daemon.host.terminal import say
+from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.daemon.settings.load import Settings
+from dollyd.daemon.settings.ports import check_port
+from dollyd.wire.topics import Topics
 
 EXIT_BROKER = 1
 """A certificate is at its end, or a broker lacks something; the configuration may be good."""

@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from dollyd.daemon.errors import ConfigError
+from dollyd.wire.errors import ConfigError
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 

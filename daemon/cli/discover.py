@@ -9,8 +9,8 @@ import msgspec
 import typer
 
 from dollyd.daemon.discovery.report import configuration, discover, lines
-from dollyd.daemon.host import Host
-from dollyd.daemon.terminal import say, say_json
+from dollyd.daemon.host.machine import Host
+from dollyd.daemon.host.terminal import say, say_json
 
 
 def discover_command(

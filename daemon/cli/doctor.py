@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from dollyd.daemon.cli.options import ConfigFile
-from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.doctor.case import Case, Finding, Severity, open_case
 from dollyd.daemon.doctor.checks import findings
 from dollyd.daemon.doctor.examination import examine
-from dollyd.daemon.host import Host
-from dollyd.daemon.terminal import say, say_json
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.host.machine import Host
+from dollyd.daemon.host.terminal import say, say_json
 
 EXIT_FAULT = 1
 

@@ -10,17 +10,17 @@ from typing import Annotated
 
 import typer
 
-from dollyd.client.tar import TarError
+from dollyd.client.proof.tar import TarError
 from dollyd.daemon.cli.options import ConfigFile
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
-from dollyd.daemon.cursors import EXPORTED
-from dollyd.daemon.errors import ConfigError, JournalError
 from dollyd.daemon.evidence.export import Exported, Wanted, export
 from dollyd.daemon.evidence.target import check_target
 from dollyd.daemon.evidence.texts import texts_of
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.settings import Settings, load
-from dollyd.daemon.terminal import say
+from dollyd.daemon.host.terminal import say
+from dollyd.daemon.journal.cursors import EXPORTED
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.settings.load import Settings, load
+from dollyd.wire.errors import ConfigError, JournalError
+from dollyd.wire.stamp import NS_PER_S, iso_utc
 
 
 def export_command(

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from dollyd.daemon.errors import ConfigError, SigningError
-from dollyd.daemon.signing import load_signer, new_key
-from dollyd.daemon.terminal import say, say_json
+from dollyd.daemon.host.terminal import say, say_json
+from dollyd.daemon.keys.signing import load_signer, new_key
+from dollyd.wire.errors import ConfigError, SigningError
 
 HELP = """Make and show the node's signing key.
 

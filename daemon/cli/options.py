@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from dollyd.daemon.secret_files import read_secret
+from dollyd.daemon.host.secret_files import read_secret
 
 ConfigFile: TypeAlias = Annotated[
     Path,

@@ -10,14 +10,14 @@ from typing import Annotated
 
 import typer
 
-from dollyd.client.evidence import is_evidence
-from dollyd.client.jws import EnvelopeError
-from dollyd.client.sources import SourceError
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.rederive import Derived, rederive_evidence, rederive_journal
-from dollyd.daemon.replay import Attempt, CaptureError, engine_of, replay_plain
-from dollyd.daemon.settings import load, shipped_table
-from dollyd.daemon.terminal import say, say_json
+from dollyd.client.proof.evidence import is_evidence
+from dollyd.client.proof.sources import SourceError
+from dollyd.daemon.evidence.rederive import Derived, rederive_evidence, rederive_journal
+from dollyd.daemon.host.terminal import say, say_json
+from dollyd.daemon.settings.load import load, shipped_table
+from dollyd.daemon.table.capture import Attempt, CaptureError, engine_of, replay_plain
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.jws import EnvelopeError
 
 
 def replay(

@@ -11,11 +11,11 @@ import typer
 
 from dollyd.daemon.app import App
 from dollyd.daemon.cli.options import ConfigFile
-from dollyd.daemon.errors import DollydError
-from dollyd.daemon.last_resort import LastResort
-from dollyd.daemon.log import configure_logging
-from dollyd.daemon.restarts import Restarts, asked_to_stop
-from dollyd.daemon.settings import load
+from dollyd.daemon.host.forced_exit import LastResort
+from dollyd.daemon.host.log import configure_logging
+from dollyd.daemon.host.restart_pause import Restarts, asked_to_stop
+from dollyd.daemon.settings.load import load
+from dollyd.wire.errors import DollydError
 
 EXIT_FAILED = 1
 """A promise could not be kept; systemd starts the daemon again."""

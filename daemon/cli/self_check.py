@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from dollyd.daemon.self_check import BAD, UNSEALED, check_files
-from dollyd.daemon.terminal import say
+from dollyd.daemon.host.self_check import BAD, UNSEALED, check_files
+from dollyd.daemon.host.terminal import say
 
 EXIT_BAD = 1
 

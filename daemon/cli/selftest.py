@@ -7,9 +7,9 @@ import asyncio
 import typer
 
 from dollyd.daemon.cli.options import ConfigFile
-from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.host.terminal import say
 from dollyd.daemon.selftest import selftest as stages
-from dollyd.daemon.terminal import say
 
 EXIT_FAILED = 1
 

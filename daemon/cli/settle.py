@@ -13,9 +13,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dollyd.client.chain_rules import ChainRules, Judged, Persons
-from dollyd.client.judgement import Claim, Verdict, refusal
-from dollyd.client.jws import (
+from dollyd.client.proof.chain_rules import ChainRules, Judged, Persons
+from dollyd.client.proof.reading import read
+from dollyd.client.settlement.rulebooks import LoadedRulebook, load_rulebook, rulebook_of_digest
+from dollyd.client.settlement.settle import Adjustment, settle_correction
+from dollyd.client.settlement.settle import settle as settle_bets
+from dollyd.client.settlement.spec import Answer, Bet, Choice, SettlementError
+from dollyd.daemon.cli.options import TrustMinVersion
+from dollyd.daemon.host.terminal import say, say_json, shown
+from dollyd.daemon.keys.trust_file import keys_for_verification
+from dollyd.wire.decoding import from_json
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.judgement import Claim, Verdict, refusal
+from dollyd.wire.jws import (
     Envelope,
     EnvelopeError,
     Keys,
@@ -23,18 +33,8 @@ from dollyd.client.jws import (
     strict_object,
     verify_envelope,
 )
-from dollyd.client.reading import read
-from dollyd.client.settlement.rulebooks import LoadedRulebook, load_rulebook, rulebook_of_digest
-from dollyd.client.settlement.settle import Adjustment, settle_correction
-from dollyd.client.settlement.settle import settle as settle_bets
-from dollyd.client.settlement.spec import Answer, Bet, Choice, SettlementError
-from dollyd.client.trust import Trust
-from dollyd.daemon.cli.options import TrustMinVersion
-from dollyd.daemon.core.record import Kind, Record
-from dollyd.daemon.decoding import from_json
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.terminal import say, say_json, shown
-from dollyd.daemon.trust_file import keys_for_verification
+from dollyd.wire.record import Kind, Record
+from dollyd.wire.trust import Trust
 
 STANDARD_INPUT = "-"
 EXIT_UNPINNED = 3

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dollyd.client.key_source import KeySource, source_of
 from dollyd.daemon.cli.options import secret_file
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.link_settings import desk_settings
-from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.settings import Settings, load
-from dollyd.daemon.topics import NO_TABLES, check_name
-from dollyd.daemon.trust_file import keys_for_verification, read_trust
+from dollyd.daemon.keys.trust_file import keys_for_verification, read_trust
+from dollyd.daemon.link.from_settings import desk_settings
+from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.daemon.settings.load import Settings, load
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.key_source import KeySource, source_of
+from dollyd.wire.topics import NO_TABLES, check_name
 
 
 @dataclass(frozen=True, slots=True)

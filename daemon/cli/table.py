@@ -16,8 +16,15 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from dollyd.client.answer import Answer
-from dollyd.client.command import (
+from dollyd.daemon.cli.any_order import AnyOrder
+from dollyd.daemon.cli.site_link import check_option, keys_of_site, site_link
+from dollyd.daemon.commands.line import NoAnswerError, Shown, TableLine
+from dollyd.daemon.commands.ssh_agent import AgentKey, agent_keys
+from dollyd.daemon.host.terminal import say
+from dollyd.daemon.keys.signing import Signer, load_signer
+from dollyd.daemon.table.state_topics import Pending
+from dollyd.wire.answer import Answer
+from dollyd.wire.command import (
     COMMAND_TYP,
     COMMAND_VERSION,
     LIFETIME_MAX_S,
@@ -28,17 +35,10 @@ from dollyd.client.command import (
     read_command,
     text_of,
 )
-from dollyd.client.jws import EnvelopeError
-from dollyd.client.key_source import KeySource
-from dollyd.daemon.cli.any_order import AnyOrder
-from dollyd.daemon.cli.site_link import check_option, keys_of_site, site_link
-from dollyd.daemon.commands.line import NoAnswerError, Shown, TableLine
-from dollyd.daemon.commands.ssh_agent import AgentKey, agent_keys
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
-from dollyd.daemon.displays import Pending
-from dollyd.daemon.errors import ConfigError, SigningError
-from dollyd.daemon.signing import Signer, load_signer
-from dollyd.daemon.terminal import say
+from dollyd.wire.errors import ConfigError, SigningError
+from dollyd.wire.jws import EnvelopeError
+from dollyd.wire.key_source import KeySource
+from dollyd.wire.stamp import NS_PER_S, iso_utc
 
 EXIT_REFUSED = 1
 PROPOSALS = frozenset({Order.ENTER, Order.CORRECT})

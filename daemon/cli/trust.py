@@ -14,15 +14,10 @@ from typing import Annotated, TypeAlias, cast, get_args
 import msgspec
 import typer
 
-from dollyd.client.judgement import Position, Verdict
-from dollyd.client.jws import public_jwk
-from dollyd.client.trust import NodeKey, OperatorKey, Role, Trust, TrustFile
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
-from dollyd.daemon.errors import ConfigError, SigningError
-from dollyd.daemon.last_records import Found, named, of_file, of_statements, of_text, of_watermarks
-from dollyd.daemon.signing import Signer, load_signer, new_key
-from dollyd.daemon.terminal import say
-from dollyd.daemon.trust_file import (
+from dollyd.daemon.evidence.last_records import Found, named, of_file, of_statements, of_text, of_watermarks
+from dollyd.daemon.host.terminal import say
+from dollyd.daemon.keys.signing import Signer, load_signer, new_key
+from dollyd.daemon.keys.trust_file import (
     change_trust,
     new_trust,
     own_root,
@@ -31,6 +26,11 @@ from dollyd.daemon.trust_file import (
     read_trust,
     roll_root,
 )
+from dollyd.wire.errors import ConfigError, SigningError
+from dollyd.wire.judgement import Position, Verdict
+from dollyd.wire.jws import public_jwk
+from dollyd.wire.stamp import NS_PER_S, iso_utc
+from dollyd.wire.trust import NodeKey, OperatorKey, Role, Trust, TrustFile
 
 EXPIRY_WARNED_DAYS = 30
 _NS_PER_DAY = 86_400 * NS_PER_S

@@ -9,17 +9,24 @@ from typing import Annotated
 
 import typer
 
-from dollyd.client.evidence import is_evidence, trust_of, verify_evidence
-from dollyd.client.jws import EnvelopeError, Keys
-from dollyd.client.sources import SourceError, envelopes_of_lines
-from dollyd.client.trust import Trust, load_trust
-from dollyd.client.unpack import UNPACKED_MAX_BYTES
-from dollyd.client.verify import MID_CHAIN, PROBLEMS_MAX, Problem, Report, verify_envelopes, verify_journal
-from dollyd.client.witness import check_witness
+from dollyd.client.proof.evidence import is_evidence, trust_of, verify_evidence
+from dollyd.client.proof.sources import SourceError, envelopes_of_lines
+from dollyd.client.proof.unpack import UNPACKED_MAX_BYTES
+from dollyd.client.proof.verify import (
+    MID_CHAIN,
+    PROBLEMS_MAX,
+    Problem,
+    Report,
+    verify_envelopes,
+    verify_journal,
+)
+from dollyd.client.witness.witness import check_witness
 from dollyd.daemon.cli.options import MaxBytes, TrustMinVersion
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.terminal import say, say_json
-from dollyd.daemon.trust_file import keys_for_verification, read_jwks
+from dollyd.daemon.host.terminal import say, say_json
+from dollyd.daemon.keys.trust_file import keys_for_verification, read_jwks
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.jws import EnvelopeError, Keys
+from dollyd.wire.trust import Trust, load_trust
 
 EXIT_UNPINNED = 3
 """Consistent, and nobody vouches for the keys."""

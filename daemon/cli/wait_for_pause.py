@@ -11,16 +11,16 @@ from typing import Annotated
 import typer
 
 from dollyd.daemon.cli.options import ConfigFile
-from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.doctor.case import BE_ROOT, Case, open_case
 from dollyd.daemon.doctor.checks import check_start
-from dollyd.daemon.errors import ConfigError, JournalError
-from dollyd.daemon.files import Sight, look_for
-from dollyd.daemon.host import Host
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.journal_file import LOCK
-from dollyd.daemon.journal_tail import Tail
-from dollyd.daemon.terminal import say
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.host.machine import Host
+from dollyd.daemon.host.terminal import say
+from dollyd.daemon.journal.file import LOCK
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.journal.tail import Tail
+from dollyd.wire.errors import ConfigError, JournalError
+from dollyd.wire.files import Sight, look_for
 
 EXIT_IN_PLAY = 1
 SAID_BEFORE = (

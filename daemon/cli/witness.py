@@ -10,17 +10,17 @@ from typing import Annotated
 import structlog
 import typer
 
-from dollyd.client.given_up import GivenUp
-from dollyd.client.witness_book import WitnessBook, WitnessError
-from dollyd.client.witness_service import Witness
+from dollyd.client.stream.given_up import GivenUp
+from dollyd.client.witness.book import WitnessBook, WitnessError
+from dollyd.client.witness.service import Witness
 from dollyd.daemon.cli.options import TrustMinVersion, secret_file
 from dollyd.daemon.cli.until_signal import until_signal
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.log import configure_logging
-from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.signing import load_signer
-from dollyd.daemon.topics import check_name
-from dollyd.daemon.trust_file import keys_to_follow
+from dollyd.daemon.host.log import configure_logging
+from dollyd.daemon.keys.signing import load_signer
+from dollyd.daemon.keys.trust_file import keys_to_follow
+from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.topics import check_name
 
 BOOK = "witness.db"
 EXIT_FAILED = 1

@@ -13,14 +13,14 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from dollyd.client.approvals import check_signature
-from dollyd.client.command import COMMAND_MAX_BYTES, COMMAND_TYP, digest, read_command
-from dollyd.client.jws import EnvelopeError, open_envelope
-from dollyd.client.trust import Trust
-from dollyd.daemon.allowance import Allowance, Allowances, Rate
-from dollyd.daemon.clock import Clock
-from dollyd.daemon.core.stamp import iso_utc
-from dollyd.daemon.mqtt import Message
+from dollyd.client.proof.approvals import check_signature
+from dollyd.daemon.host.allowance import Allowance, Allowances, Rate
+from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.link.mqtt import Message
+from dollyd.wire.command import COMMAND_MAX_BYTES, COMMAND_TYP, digest, read_command
+from dollyd.wire.jws import EnvelopeError, open_envelope
+from dollyd.wire.stamp import iso_utc
+from dollyd.wire.trust import Trust
 
 WAITING_MAX = 100
 """Orders that wait."""

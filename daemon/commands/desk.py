@@ -17,13 +17,7 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from dollyd.client.answer import ANSWER_TYP, ANSWER_VERSION, Answer, Came
-from dollyd.client.approvals import AHEAD_MAX_S, ApprovalError, check_person, check_signature, check_two
-from dollyd.client.command import Command, Order, Signed, digest, read_command
-from dollyd.client.judgement import Verdict
-from dollyd.client.jws import EnvelopeError
-from dollyd.client.trust import OperatorKey, Trust
-from dollyd.daemon.clock import Clock
+from dollyd.client.proof.approvals import AHEAD_MAX_S, ApprovalError, check_person, check_signature, check_two
 from dollyd.daemon.commands.admission import Admission, Waiting
 from dollyd.daemon.commands.marks import CommandMarks
 from dollyd.daemon.commands.moment import Moment
@@ -31,18 +25,24 @@ from dollyd.daemon.commands.orders import REFUSED_AS, event_of
 from dollyd.daemon.commands.originals import read_original
 from dollyd.daemon.commands.refusals import Refusals
 from dollyd.daemon.core.events import Original
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.rulebook import GameProfile
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.core.state import Proposal
-from dollyd.daemon.duties import Pulse
-from dollyd.daemon.engine import Input, NewRecord, house
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.inbox import Route
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.mqtt import LinkError, Message
-from dollyd.daemon.signing import Signer
-from dollyd.daemon.topics import Topics, check_name
+from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.tasks import Pulse
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.keys.signing import Signer
+from dollyd.daemon.link.inbox import Route
+from dollyd.daemon.link.mqtt import LinkError, Message
+from dollyd.daemon.table.engine import Input, NewRecord, house
+from dollyd.wire.answer import ANSWER_TYP, ANSWER_VERSION, Answer, Came
+from dollyd.wire.command import Command, Order, Signed, digest, read_command
+from dollyd.wire.errors import JournalError
+from dollyd.wire.judgement import Verdict
+from dollyd.wire.jws import EnvelopeError
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import NS_PER_S, iso_utc
+from dollyd.wire.topics import Topics, check_name
+from dollyd.wire.trust import OperatorKey, Trust
 
 ANSWERS_KEPT = 200
 """Answers to give again to whoever sends the same bytes again."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Struct
 
-from dollyd.client.answer import Answer, read_answer
-from dollyd.client.jws import EnvelopeError
-from dollyd.client.key_source import KeySource
-from dollyd.daemon.decoding import from_json
-from dollyd.daemon.displays import Pending
-from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.link.mqtt import Cause, LinkError, MqttLink, MqttSettings
+from dollyd.daemon.table.state_topics import Pending
+from dollyd.wire.answer import Answer, read_answer
+from dollyd.wire.decoding import from_json
+from dollyd.wire.jws import EnvelopeError
+from dollyd.wire.key_source import KeySource
+from dollyd.wire.topics import Topics
 
 STATE_WAIT_S = 5.0
 ANSWER_WAIT_S = 10.0

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from dollyd.daemon.decoding import from_json
-from dollyd.daemon.errors import ConfigError, JournalError
-from dollyd.daemon.files import replace_file
+from dollyd.wire.decoding import from_json
+from dollyd.wire.errors import ConfigError, JournalError
+from dollyd.wire.files import replace_file
 
 
 def marks_path(journal: Path) -> Path:

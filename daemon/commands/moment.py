@@ -10,12 +10,12 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from dollyd.client.jws import EnvelopeError
-from dollyd.daemon.clock import Clock
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp, iso_utc
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.journal_entry import payload_of
+from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.journal.entry import payload_of
+from dollyd.daemon.journal.store import Journal
+from dollyd.wire.errors import JournalError
+from dollyd.wire.jws import EnvelopeError
+from dollyd.wire.stamp import NS_PER_S, Stamp, iso_utc
 
 LOOKED_BACK = 500
 """Records that are looked at for the newest time at the start."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dollyd.client.command import Order, Signed
 from dollyd.daemon.core.events import (
     Approved,
     BetsClosed,
@@ -22,7 +21,8 @@ from dollyd.daemon.core.events import (
     VoidDeclared,
 )
 from dollyd.daemon.core.round import ORDERS
-from dollyd.daemon.errors import InvariantError
+from dollyd.wire.command import Order, Signed
+from dollyd.wire.errors import InvariantError
 
 REFUSED_AS: dict[Order, str] = {
     order: f"{ORDERS[kind]}-refused"

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from dollyd.client.jws import parse_envelope
 from dollyd.daemon.core.events import Original
-from dollyd.daemon.core.record import (
+from dollyd.daemon.journal.store import Entry, Journal
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import (
     BODIES,
     CorrectionBody,
     Finding,
@@ -19,7 +20,6 @@ from dollyd.daemon.core.record import (
     Stakes,
     VoidBody,
 )
-from dollyd.daemon.journal import Entry, Journal
 
 _ROUNDS_LOOKED_AT = 256
 """Rounds among which the result before is looked for: there may be voids between."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.events import HostIncident
-from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.host.clock import Clock
+from dollyd.wire.stamp import NS_PER_S
 
 WHAT = "command-refused"
 TOLD_A_MINUTE = 10

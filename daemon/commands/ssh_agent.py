@@ -13,8 +13,8 @@ from typing import Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from dollyd.client.jws import b64url, protected_header, public_jwk, thumbprint
-from dollyd.daemon.errors import SigningError
+from dollyd.wire.errors import SigningError
+from dollyd.wire.jws import b64url, protected_header, public_jwk, thumbprint
 
 _FAILURE: Final = 5
 _REQUEST_IDENTITIES, _IDENTITIES = b"\x0b", 12

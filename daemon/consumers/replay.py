@@ -22,16 +22,16 @@ import msgspec
 import structlog
 from msgspec import Meta, Struct
 
-from dollyd.daemon.clock import Clock
 from dollyd.daemon.consumers.turns import Turns
-from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.daemon.decoding import from_json
-from dollyd.daemon.duties import Pulse
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.inbox import Route
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.mqtt import Cause, LinkError, Message
-from dollyd.daemon.topics import Topics, check_name
+from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.tasks import Pulse
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.link.inbox import Route
+from dollyd.daemon.link.mqtt import Cause, LinkError, Message
+from dollyd.wire.decoding import from_json
+from dollyd.wire.errors import JournalError
+from dollyd.wire.stamp import NS_PER_S
+from dollyd.wire.topics import Topics, check_name
 
 RECORDS_A_REQUEST = 1000
 """Who asked for more gets these, and asks again from the next one on."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
-from dollyd.daemon.clock import Clock
 from dollyd.daemon.consumers.replay import ReplayService
 from dollyd.daemon.consumers.watermarks import Limits, Watermarks
-from dollyd.daemon.core.record import IncidentBody, Kind, encode
-from dollyd.daemon.duties import Pulse
-from dollyd.daemon.inbox import Inbox
-from dollyd.daemon.journal import Entry, Journal
-from dollyd.daemon.settings import Settings
-from dollyd.daemon.topics import Topics
-from dollyd.daemon.writer import Draft, Writer
+from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.tasks import Pulse
+from dollyd.daemon.journal.store import Entry, Journal
+from dollyd.daemon.journal.writer import Draft, Writer
+from dollyd.daemon.link.inbox import Inbox
+from dollyd.daemon.settings.load import Settings
+from dollyd.wire.record import IncidentBody, Kind, encode
+from dollyd.wire.topics import Topics
 
 
 class Consumers:

@@ -17,15 +17,15 @@ import msgspec
 import structlog
 from msgspec import Meta, Struct
 
-from dollyd.daemon.clock import Clock
 from dollyd.daemon.core.decision import incident
-from dollyd.daemon.core.record import IncidentBody
-from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.daemon.decoding import from_json
-from dollyd.daemon.inbox import Route
-from dollyd.daemon.journal import Entry
-from dollyd.daemon.mqtt import Message
-from dollyd.daemon.topics import Topics, check_name
+from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.journal.store import Entry
+from dollyd.daemon.link.inbox import Route
+from dollyd.daemon.link.mqtt import Message
+from dollyd.wire.decoding import from_json
+from dollyd.wire.record import IncidentBody
+from dollyd.wire.stamp import NS_PER_S
+from dollyd.wire.topics import Topics, check_name
 
 LAGS = "settlement-lags"
 CAUGHT_UP = "settlement-caught-up"

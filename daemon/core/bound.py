@@ -13,9 +13,9 @@ from dollyd.daemon.core import decision
 from dollyd.daemon.core.changes import round_number, view, with_round, with_view
 from dollyd.daemon.core.effects import Emit, Stepped
 from dollyd.daemon.core.events import DeviceChanged
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.core.state import Setup, Table
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import Stamp
 
 DEVICE_CHANGED = "device-changed"
 """The incident, the doubt of the round in progress, and what is to be inspected."""

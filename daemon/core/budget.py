@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp
+from dollyd.wire.stamp import NS_PER_S, Stamp
 
 RECORDS_AT_ONCE = 20
 """Records that a device may cause at once; a round of the liveliest game has fewer than ten."""

@@ -8,8 +8,6 @@ from typing import Any
 from dollyd.daemon.core import decision
 from dollyd.daemon.core.effects import Effect, Emit, Stepped
 from dollyd.daemon.core.events import Defect, DrawFacts, Ending, GameRef
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.core.state import (
     MISSED_NAMED_MAX,
     DeviceView,
@@ -21,6 +19,8 @@ from dollyd.daemon.core.state import (
     Throw,
     WitnessState,
 )
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import NS_PER_S, Stamp
 
 _HOUR_NS = 3600 * NS_PER_S
 

@@ -6,7 +6,9 @@ from msgspec import UNSET, UnsetType
 
 from dollyd.daemon.core.events import GameRef, Original
 from dollyd.daemon.core.games.spec import Drawn, Memory, Outcome, Value
-from dollyd.daemon.core.record import (
+from dollyd.daemon.core.rules import Rule
+from dollyd.daemon.core.state import Missed, Proposal, Round, Setup, Table, WitnessState
+from dollyd.wire.record import (
     Approval,
     BetsClosedBody,
     ClockBody,
@@ -29,9 +31,7 @@ from dollyd.daemon.core.record import (
     VoidBody,
     Witness,
 )
-from dollyd.daemon.core.rules import Rule
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp, iso_utc
-from dollyd.daemon.core.state import Missed, Proposal, Round, Setup, Table, WitnessState
+from dollyd.wire.stamp import NS_PER_MS, Stamp, iso_utc
 
 
 def moment(at: Stamp) -> Moment:

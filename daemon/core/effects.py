@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dollyd.daemon.core.record import Body, IncidentBody, Kind
 from dollyd.daemon.core.state import Table
+from dollyd.wire.record import Body, IncidentBody, Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias, get_args
 
-from dollyd.daemon.core.record import Finding, Odds, Setting, Stakes
+from dollyd.wire.record import Finding, Odds, Setting, Stakes
 
 
 class Flag(StrEnum):

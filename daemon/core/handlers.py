@@ -62,9 +62,7 @@ from dollyd.daemon.core.events import (
 )
 from dollyd.daemon.core.odds import odds_drawn, odds_failed
 from dollyd.daemon.core.people import approved, correction_proposed, none_imprisoned, result_proposed
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.rulebook import UNSOUND_JOURNAL
-from dollyd.daemon.core.stamp import CLOCK_STEP_NS, DOWN_MAX_NS, Stamp, iso_utc
 from dollyd.daemon.core.state import (
     HOST_STALLED,
     TOO_FAST,
@@ -76,6 +74,8 @@ from dollyd.daemon.core.state import (
     Table,
     WitnessState,
 )
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import CLOCK_STEP_NS, DOWN_MAX_NS, Stamp, iso_utc
 
 
 def _incident(table: Table, what: str, text: str, device: str = "", **details: str) -> Emit:

@@ -14,9 +14,9 @@ from dollyd.daemon.core import decision
 from dollyd.daemon.core.changes import with_round
 from dollyd.daemon.core.effects import Effect, Emit, Stepped
 from dollyd.daemon.core.events import OddsDrawn, OddsFailed
-from dollyd.daemon.core.record import Kind, Moment, Odds
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.daemon.core.state import Betting, Round, Setup, Table
+from dollyd.wire.record import Kind, Moment, Odds
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 DRAWN_LATER = "odds-drawn"
 """The incident of a draw that counts for a round which was unresolved when it came."""

@@ -21,9 +21,9 @@ from dollyd.daemon.core.events import (
     ResultProposed,
 )
 from dollyd.daemon.core.games.spec import Drawn, Memory, Value
-from dollyd.daemon.core.record import Approval, Kind
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.core.state import Betting, Mark, Proposal, Setup, Table
+from dollyd.wire.record import Approval, Kind
+from dollyd.wire.stamp import NS_PER_S, Stamp
 
 
 def _told(what: str, text: str, number: int, **details: str) -> Emit:

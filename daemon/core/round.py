@@ -55,13 +55,13 @@ from dollyd.daemon.core.events import (
 )
 from dollyd.daemon.core.handlers import HANDLERS
 from dollyd.daemon.core.people import drop_overtaken
-from dollyd.daemon.core.record import FINAL_KINDS, Kind
 from dollyd.daemon.core.rules import Case, first
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.daemon.core.state import Betting, Draw, Mark, Setup, Table
 from dollyd.daemon.core.telling import tell_sparingly, telling_due_ns
 from dollyd.daemon.core.throw_rules import THROW_RULES
 from dollyd.daemon.core.void_rules import DOUBT_RULES, VOID_RULES
+from dollyd.wire.record import FINAL_KINDS, Kind
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 __all__ = [
     "ACCEPTS",

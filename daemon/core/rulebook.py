@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from dollyd.daemon.core.budget import RECORDS_AT_ONCE, RECORDS_PER_S, Limits
-from dollyd.daemon.core.record import Named
-from dollyd.daemon.decoding import from_toml
+from dollyd.wire.decoding import from_toml
+from dollyd.wire.record import Named
 
 T = TypeVar("T")
 

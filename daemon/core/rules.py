@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dollyd.daemon.core.events import Defect, Flag
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.daemon.core.state import Round, Setup, Table, WitnessState
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from typing import Any
 from dollyd.daemon.core.budget import Accounts
 from dollyd.daemon.core.events import DrawFacts, Ending, GameRef, OddsDrawn, Original
 from dollyd.daemon.core.games.spec import Game, Memory
-from dollyd.daemon.core.record import Named, Stakes
 from dollyd.daemon.core.rulebook import GameProfile
-from dollyd.daemon.core.stamp import Stamp
+from dollyd.wire.record import Named, Stakes
+from dollyd.wire.stamp import Stamp
 
 MISSED_NAMED_MAX = 20
 """How many missed device games a `gap` record names; the rest is counted."""

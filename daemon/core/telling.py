@@ -12,9 +12,9 @@ from dataclasses import replace
 from dollyd.daemon.core import decision
 from dollyd.daemon.core.changes import view
 from dollyd.daemon.core.effects import Effect, Emit, Stepped, Untold
-from dollyd.daemon.core.record import IncidentBody, Kind
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.core.state import Repeated, Table
+from dollyd.wire.record import IncidentBody, Kind
+from dollyd.wire.stamp import NS_PER_S, Stamp
 
 TOLD_MAX = 10
 """Incidents of one kind and round that a device or a person may make records of within a minute."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dollyd.daemon.core.events import Defect, DrawFacts, Ending, Flag, TurnsBasis
 from dollyd.daemon.core.rules import Case, Rule
-from dollyd.daemon.core.stamp import NS_PER_MS
 from dollyd.daemon.core.state import HOST_STALLED, TOO_FAST, Betting, Draw, WitnessState
+from dollyd.wire.stamp import NS_PER_MS
 
 
 def _declared(case: Case) -> bool:

@@ -13,13 +13,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from dollyd.daemon.errors import TransportError
-from dollyd.daemon.host import Host
+from dollyd.daemon.host.machine import Host
 from dollyd.drivers import DRIVERS
 from dollyd.drivers.framing import Frame, LineDecoder
-from dollyd.drivers.protocols import cammegh_ss2_lines as ss2
-from dollyd.drivers.protocols import tlp_sentence as tlp
+from dollyd.drivers.protocols.cammegh_ss2 import lines as ss2
+from dollyd.drivers.protocols.tlp import sentence as tlp
 from dollyd.drivers.transports.serial import SerialSettings, SerialTransport
+from dollyd.wire.errors import TransportError
 
 LISTEN_S = 1.6
 """Both languages have a line every 0.5 s."""

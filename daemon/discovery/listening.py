@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dollyd.daemon.clock import Clock
-from dollyd.daemon.core.stamp import NS_PER_MS
-from dollyd.daemon.errors import TransportError
-from dollyd.daemon.settings import DeviceSettings
-from dollyd.daemon.table import transport_of
+from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.settings.load import DeviceSettings
+from dollyd.daemon.table.runner import transport_of
 from dollyd.drivers.framing import BadFrame
-from dollyd.drivers.protocols.cammegh_ss2_lines import parse, said_of_itself
+from dollyd.drivers.protocols.cammegh_ss2.lines import parse, said_of_itself
 from dollyd.drivers.spec import Said, Status
+from dollyd.wire.errors import TransportError
+from dollyd.wire.stamp import NS_PER_MS
 
 LISTEN_PERIODS = 6
 """A device says something in each; the wheel's four questions take as many of its lines."""

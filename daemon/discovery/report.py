@@ -19,7 +19,7 @@ from dollyd.daemon.discovery.sysfs import (
     stable_name,
     usb_devices,
 )
-from dollyd.daemon.host import Host
+from dollyd.daemon.host.machine import Host
 from dollyd.drivers import DRIVERS
 
 CONSOLES = "/sys/class/tty/console/active"

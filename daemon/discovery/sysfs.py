@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dollyd.daemon.discovery.known import ADAPTERS, GENERATORS
-from dollyd.daemon.host import Host
-from dollyd.daemon.ports import USB_NODES
+from dollyd.daemon.host.machine import Host
+from dollyd.daemon.settings.ports import USB_NODES
 from dollyd.drivers.transports.ports import holders
 
 TTYS = "/sys/class/tty"

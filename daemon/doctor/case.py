@@ -10,19 +10,19 @@ from itertools import pairwise
 from pathlib import Path, PurePath
 
 from dollyd.daemon.brokers.finding import Finding as BrokerFinding
-from dollyd.daemon.clock import Clock
 from dollyd.daemon.discovery.listening import Heard
 from dollyd.daemon.discovery.sysfs import SerialPort, UsbDevice, serial_ports, usb_devices
 from dollyd.daemon.doctor.credentials import absent, from_sources
 from dollyd.daemon.doctor.unit import Unit, read_unit
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.host import Host
-from dollyd.daemon.keyring import Keyring, load_keyring
-from dollyd.daemon.link_settings import mqtt_settings
-from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.self_check import SEALED
-from dollyd.daemon.settings import DeviceSettings, Settings, load
+from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.machine import Host
+from dollyd.daemon.host.self_check import SEALED
+from dollyd.daemon.link.from_settings import mqtt_settings
+from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.daemon.settings.load import DeviceSettings, Settings, load
+from dollyd.daemon.table.chains import Keyring, load_keyring
 from dollyd.drivers.transports.usb_port import UsbSettings
+from dollyd.wire.errors import ConfigError
 
 _ACCESS_LIST = "system.posix_acl_access"
 _PROGRAMS = frozenset({"dollyd", "dollyd.daemon"})

@@ -14,9 +14,9 @@ from dollyd.daemon.doctor import (
     port_checks,
 )
 from dollyd.daemon.doctor.case import Case, Finding, Severity
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.ports import check_port
-from dollyd.daemon.settings import Settings
+from dollyd.daemon.settings.load import Settings
+from dollyd.daemon.settings.ports import check_port
+from dollyd.wire.errors import ConfigError
 
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     machine_checks.configuration,

@@ -10,8 +10,8 @@ from itertools import chain
 import msgspec
 
 from dollyd.daemon.doctor.unit import Unit
-from dollyd.daemon.host import Host
-from dollyd.daemon.settings import Settings
+from dollyd.daemon.host.machine import Host
+from dollyd.daemon.settings.load import Settings
 
 _FOLDER = "/run/credentials/"
 _SIGNING = ("key", "next_key", "trust")

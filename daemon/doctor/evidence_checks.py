@@ -13,18 +13,18 @@ from pathlib import Path
 
 from cryptography import x509
 
-from dollyd.client.judgement import Verdict
-from dollyd.client.trust import Trust
-from dollyd.daemon.audit import last_audit
-from dollyd.daemon.brokers.certificates import WARN_DAYS, days_left, tls_context
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.doctor.case import BE_ROOT, Case, Finding, fault, warning
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.files import Sight, look_for
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.journal_entry import utc_ns
-from dollyd.daemon.journal_file import connect_read_only
-from dollyd.daemon.keyring import too_early
+from dollyd.daemon.journal.audit import last_audit
+from dollyd.daemon.journal.entry import utc_ns
+from dollyd.daemon.journal.file import connect_read_only
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.link.certificates import WARN_DAYS, days_left, tls_context
+from dollyd.daemon.table.chains import too_early
+from dollyd.wire.errors import JournalError
+from dollyd.wire.files import Sight, look_for
+from dollyd.wire.judgement import Verdict
+from dollyd.wire.stamp import NS_PER_S, iso_utc
+from dollyd.wire.trust import Trust
 
 _CHECK_S = 10
 """How long a look at the journal's structure may take; it grows with the journal."""

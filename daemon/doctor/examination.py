@@ -11,13 +11,13 @@ import msgspec
 from dollyd.daemon.brokers.check import SILENCE_S, BrokerCheck
 from dollyd.daemon.brokers.finding import Finding as BrokerFinding
 from dollyd.daemon.brokers.sizes import published_sizes
-from dollyd.daemon.decoding import from_json
 from dollyd.daemon.discovery.listening import Heard, hear_all
 from dollyd.daemon.doctor.case import Case
-from dollyd.daemon.files import Sight, look_for
-from dollyd.daemon.mqtt import LinkError, MqttLink, MqttSettings
-from dollyd.daemon.settings import Settings
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.link.mqtt import LinkError, MqttLink, MqttSettings
+from dollyd.daemon.settings.load import Settings
+from dollyd.wire.decoding import from_json
+from dollyd.wire.files import Sight, look_for
+from dollyd.wire.topics import Topics
 
 _RETAINED_S = 2 * SILENCE_S
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dollyd.daemon.doctor.case import BE_ROOT, Case, Finding, fault, warning
 from dollyd.daemon.doctor.credentials import is_credential
-from dollyd.daemon.files import Sight, look_for
-from dollyd.daemon.named_paths import is_secret
+from dollyd.daemon.settings.file_names import is_secret
+from dollyd.wire.files import Sight, look_for
 
 
 def file_access(case: Case) -> Iterator[Finding]:

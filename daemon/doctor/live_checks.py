@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dollyd.daemon.brokers.finding import Level
 from dollyd.daemon.discovery.listening import Heard
 from dollyd.daemon.doctor.case import Case, Finding, Severity, fault, warning
-from dollyd.daemon.settings import DeviceSettings
+from dollyd.daemon.settings.load import DeviceSettings
 from dollyd.drivers.spec import Status
 from dollyd.drivers.transports.ports import SETTINGS_CHANGED
 

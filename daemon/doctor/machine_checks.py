@@ -10,9 +10,9 @@ from pathlib import Path
 from dollyd.daemon.doctor.case import BE_ROOT, Case, Finding, fault, warning
 from dollyd.daemon.doctor.credentials import absent, source_of
 from dollyd.daemon.doctor.unit import NAME
-from dollyd.daemon.files import Sight, look_for
-from dollyd.daemon.ports import USB_NODES
-from dollyd.daemon.self_check import BAD, check_files
+from dollyd.daemon.host.self_check import BAD, check_files
+from dollyd.daemon.settings.ports import USB_NODES
+from dollyd.wire.files import Sight, look_for
 
 _TIME_SERVICES = (
     "chrony.service",

@@ -8,11 +8,11 @@ from contextlib import closing
 from pathlib import Path
 
 from dollyd.daemon.doctor.case import Case, Finding, fault
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.files import Sight, look_for
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.journal_tail import Tail
-from dollyd.daemon.record_words import next_orders
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.journal.tail import Tail
+from dollyd.daemon.table.record_words import next_orders
+from dollyd.wire.errors import JournalError
+from dollyd.wire.files import Sight, look_for
 
 
 def blocked_tables(case: Case) -> Iterator[Finding]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dollyd.daemon.discovery.known import ADAPTERS, GENERATORS, own_rule
 from dollyd.daemon.discovery.sysfs import TTYS, UsbDevice, equal_devices, stable_name
 from dollyd.daemon.doctor.case import Case, Finding, fault, group_name, warning
-from dollyd.daemon.files import Sight, look_for
-from dollyd.daemon.settings import DeviceSettings
+from dollyd.daemon.settings.load import DeviceSettings
+from dollyd.wire.files import Sight, look_for
 
 LATENCY_MAX_MS = 16
 """What an FTDI adapter has unless it is told otherwise."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from dollyd.daemon.host import Host
+from dollyd.daemon.host.machine import Host
 
 NAME = "dollyd.service"
 _NODE_CLASSES = ("ttyUSB", "ttyACM", "ttyAMA", "ttyXRUSB", "ttyS")

@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from dollyd.client.evidence import (
+from dollyd.client.proof.evidence import (
     CONFIG,
     KEYS,
     MANIFEST,
@@ -31,12 +31,12 @@ from dollyd.client.evidence import (
     MissingText,
     capture_name,
 )
-from dollyd.client.reading import Read, read
-from dollyd.client.tar import END, header, padding
-from dollyd.daemon.errors import JournalError
+from dollyd.client.proof.reading import Read, read
+from dollyd.client.proof.tar import END, header, padding
 from dollyd.daemon.evidence.range import Part, part_of
-from dollyd.daemon.files import sync_directory
-from dollyd.daemon.journal import Entry, Journal
+from dollyd.daemon.journal.store import Entry, Journal
+from dollyd.wire.errors import JournalError
+from dollyd.wire.files import sync_directory
 
 _COPY_BYTES = 1 << 20
 

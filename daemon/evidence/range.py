@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dollyd.client.reading import read_chain
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.journal import Journal
+from dollyd.client.proof.reading import read_chain
+from dollyd.daemon.journal.store import Journal
+from dollyd.wire.errors import JournalError
+from dollyd.wire.record import Kind
 
 
 @dataclass(frozen=True, slots=True)

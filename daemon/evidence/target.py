@@ -6,9 +6,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from dollyd.client.evidence import is_evidence
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.settings import Settings
+from dollyd.client.proof.evidence import is_evidence
+from dollyd.daemon.settings.load import Settings
+from dollyd.wire.errors import ConfigError
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _BESIDE_JOURNAL = ("", "-wal", "-shm", ".lock")

@@ -14,12 +14,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dollyd.client.evidence import TEXT_FOLDERS
+from dollyd.client.proof.evidence import TEXT_FOLDERS
 from dollyd.daemon.core.games import GAMES
-from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.evidence.export import Texts
-from dollyd.daemon.settings import Settings
-from dollyd.daemon.trust_file import read_trust
+from dollyd.daemon.keys.trust_file import read_trust
+from dollyd.daemon.settings.load import Settings
+from dollyd.wire.errors import ConfigError
 
 NOT_HERE = "not in an evidence file"
 

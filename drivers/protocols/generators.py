@@ -31,10 +31,10 @@ from typing import Any
 import msgspec
 
 from dollyd.daemon.core.events import DeviceEvent, DeviceReady, DeviceTrouble, OddsDrawn, OddsFailed
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.drivers.framing import AnyFrame, BadFrame
 from dollyd.drivers.protocols.odds_monitor import OddsMonitor
 from dollyd.drivers.spec import NOTHING, DeviceSetup, Order, Said, SerialDefaults, Status, UsbDefaults
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 DRAWN_ONCE_IN = 30
 WORDS = 2**32

@@ -29,9 +29,9 @@ from dollyd.daemon.core.events import (
     Reading,
     ReadingContradicted,
 )
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.drivers.framing import AnyFrame, BadFrame
 from dollyd.drivers.spec import NOTHING, DeviceSetup, Order, Said, Status
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 OPTIONS: dict[str, type] = {"repeat_ms": int}
 REPEAT_MS = 2_000

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from dollyd.daemon.errors import TransportError
+from dollyd.wire.errors import TransportError
 
 T = TypeVar("T")
 

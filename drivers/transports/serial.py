@@ -26,9 +26,9 @@ from typing import Any
 
 import serial
 
-from dollyd.daemon.errors import TransportError, ensure
 from dollyd.drivers.transports import ports
 from dollyd.drivers.transports.aside import Aside
+from dollyd.wire.errors import TransportError, ensure
 
 READ_BYTES = 4096
 """Most bytes taken per wake-up: a flood on one port leaves the loop to the others in between."""

@@ -21,10 +21,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from dollyd.daemon.errors import TransportError, ensure
 from dollyd.drivers.transports import ports
 from dollyd.drivers.transports.usb_device import UsbDevice
 from dollyd.drivers.transports.usb_port import UsbSettings
+from dollyd.wire.errors import TransportError, ensure
 
 WRITE_BUFFER_BYTES = 4096
 """Most bytes waiting to be sent; commands are short, more means that the device does not read."""

@@ -25,8 +25,8 @@ import usb.backend.libusb1
 import usb.core
 import usb.util
 
-from dollyd.daemon.errors import TransportError
 from dollyd.drivers.transports.usb_port import UsbSettings
+from dollyd.wire.errors import TransportError
 
 USB_ERRORS = (usb.core.USBError, NotImplementedError, ValueError, IndexError)
 """What pyusb raises for a device that fails. The last two: a descriptor could not be read."""

@@ -42,10 +42,10 @@ from dollyd.client import (
     Stream,
     keys_of_jwks,
 )
-from dollyd.client.jws import Keys
-from dollyd.client.key_source import KeySource
 from dollyd.client.settlement.spec import SettlementError
-from dollyd.client.site_trust import SiteTrust
+from dollyd.client.stream.site_trust import SiteTrust
+from dollyd.wire.jws import Keys
+from dollyd.wire.key_source import KeySource
 
 from .book import Book, plain
 from .database import open_database

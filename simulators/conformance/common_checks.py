@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from dollyd.daemon.core.stamp import NS_PER_MS
 from dollyd.simulators.conformance.findings import Tally
 from dollyd.simulators.conformance.forms import mask_of
 from dollyd.simulators.conformance.limits import (
@@ -18,6 +17,7 @@ from dollyd.simulators.conformance.record import Line, Record
 from dollyd.simulators.conformance.seen import (
     ours,
 )
+from dollyd.wire.stamp import NS_PER_MS
 
 _LATE_HEARTBEATS = 20
 """One heartbeat in so many may be late: the host's own machine has other things to do too."""

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.conformance.record import Line, Record, Said
 from dollyd.simulators.conformance.steps import STEPS, Step
 from dollyd.simulators.tlp import SEQ_MODULUS, Sentence, frame
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 WRONG_ACK_NS = 1_300 * NS_PER_MS
 QUERY_NS = 1_350 * NS_PER_MS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dollyd.daemon.core.stamp import NS_PER_MS
+from dollyd.wire.stamp import NS_PER_MS
 
 PERIOD_NS = 500 * NS_PER_MS
 LEAST_NS, MOST_NS = PERIOD_NS * 8 // 10, PERIOD_NS * 12 // 10

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dollyd.daemon.core.stamp import NS_PER_MS
 from dollyd.simulators.tlp import SEQ_MODULUS, Sentence, crc16_kermit
+from dollyd.wire.stamp import NS_PER_MS
 
 LINES_MAX = 50_000
 """A device that sends more is not recorded further; the test ends."""

@@ -6,7 +6,6 @@ import re
 from itertools import pairwise
 from statistics import median
 
-from dollyd.daemon.core.stamp import NS_PER_MS
 from dollyd.simulators.conformance.findings import Tally
 from dollyd.simulators.conformance.forms import mask_of
 from dollyd.simulators.conformance.limits import (
@@ -25,6 +24,7 @@ from dollyd.simulators.conformance.seen import (
     next_game,
     ours,
 )
+from dollyd.wire.stamp import NS_PER_MS
 
 _STEPS = {"12", "16", "23", "26", "34", "36", "45", "46", "51", "52", "56", "61", "62"}
 """From one state to the next; states that a kind does not have are told by 2.5."""

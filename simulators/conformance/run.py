@@ -11,9 +11,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from dollyd.daemon.clock import Clock, SystemClock
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
-from dollyd.daemon.errors import TransportError
+from dollyd.daemon.host.clock import Clock, SystemClock
 from dollyd.drivers.transports.serial import SerialSettings, SerialTransport
 from dollyd.drivers.transports.usb import UsbTransport
 from dollyd.drivers.transports.usb_port import parse_usb
@@ -22,6 +20,8 @@ from dollyd.simulators.conformance.host import Host
 from dollyd.simulators.conformance.record import Record
 from dollyd.simulators.conformance.report import as_json, as_table, exit_code, judge
 from dollyd.simulators.runner import woken_or_due
+from dollyd.wire.errors import TransportError
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 BAUD = 115_200
 _RETRY_NS = 200 * NS_PER_MS

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.conformance.findings import Tally
 from dollyd.simulators.conformance.forms import whole_mask
 from dollyd.simulators.conformance.limits import (
@@ -20,6 +19,7 @@ from dollyd.simulators.conformance.seen import (
     whole_games,
 )
 from dollyd.simulators.layouts import american, european
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 _ON_PIN = 0x04
 

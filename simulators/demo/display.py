@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dollyd.daemon.terminal import shown
+from dollyd.daemon.host.terminal import shown
 from dollyd.simulators.demo.evidence import Finding
 
 _OUTCOMES_KEPT = 20

@@ -15,7 +15,7 @@ from joserfc import jws
 from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import KeySet
 
-from dollyd.client.jws import parse_envelope
+from dollyd.wire.jws import parse_envelope
 
 Record = dict[str, Any]
 Games = TypeVar("Games")

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from dollyd.client.jws import EnvelopeError, parse_envelope
-from dollyd.daemon.mqtt import LinkError, Message, MqttLink, MqttSettings
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.link.mqtt import LinkError, Message, MqttLink, MqttSettings
 from dollyd.simulators.demo.broker import SUBSCRIBER
 from dollyd.simulators.demo.stage import SITE, Stage
+from dollyd.wire.jws import EnvelopeError, parse_envelope
+from dollyd.wire.topics import Topics
 
 _RETRY_S = 0.02
 

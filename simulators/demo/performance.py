@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
-from dollyd.client.sources import JournalFile, SourceError
+from dollyd.client.proof.sources import JournalFile, SourceError
 from dollyd.simulators.demo.broker import Broker
 from dollyd.simulators.demo.display import Display, LiveDisplay, PlainDisplay, View, print_findings
 from dollyd.simulators.demo.evidence import Expectation, Finding, Seen, judge

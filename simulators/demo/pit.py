@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.secret_files import write_secret
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.host.secret_files import write_secret
 from dollyd.simulators.demo.broker import Broker
 from dollyd.simulators.demo.stage import Stage, StageError, write_profile
 from dollyd.simulators.demo.tables import ODDS_KEY, TABLES

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dollyd.daemon.secret_files import write_secret
+from dollyd.daemon.host.secret_files import write_secret
 from dollyd.simulators.demo.broker import Broker
 from dollyd.simulators.demo.stage import Stage, write_profile
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from rich.text import Text
 
-from dollyd.daemon.core.record import FINAL_KINDS
 from dollyd.simulators.demo.checks import EXPECTATIONS
 from dollyd.simulators.demo.display import Display, words
 from dollyd.simulators.demo.listener import Listener
 from dollyd.simulators.demo.roulette import TABLE, UNRESOLVED_VOID_AFTER_S, Game, RouletteStage
 from dollyd.simulators.demo.stage import StageError
+from dollyd.wire.record import FINAL_KINDS
 
 Record = dict[str, Any]
 

@@ -7,12 +7,12 @@ import itertools
 from collections.abc import Iterable
 from random import Random
 
-from dollyd.daemon.core.stamp import NS_PER_MS
 from dollyd.simulators.faults import Switchboard
 from dollyd.simulators.line import LineCutter
 from dollyd.simulators.ss2.console import Console
 from dollyd.simulators.ss2.game import Play
 from dollyd.simulators.ss2.options import MODE_PUSH, PlayedGame, Ss2Options
+from dollyd.wire.stamp import NS_PER_MS
 
 
 class Ss2Wheel:

@@ -23,12 +23,12 @@ from tests.support.commands import (
     two,
 )
 
-from dollyd.client.derived import READING
-from dollyd.client.jws import EnvelopeError
-from dollyd.client.trust import Trust
-from dollyd.client.verify import PERSONS_NOT_CHECKED, Report, verify_envelopes
+from dollyd.client.proof.derived import READING
+from dollyd.client.proof.verify import PERSONS_NOT_CHECKED, Report, verify_envelopes
 from dollyd.daemon.core.games import GAMES
-from dollyd.daemon.core.record import Kind
+from dollyd.wire.jws import EnvelopeError
+from dollyd.wire.record import Kind
+from dollyd.wire.trust import Trust
 
 FILE = trust()
 DEALER_2 = Person("d2", "dealer", signer(44))

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
-from dollyd.client import brokers
-from dollyd.client.brokers import SHORT_LINKS, Brokers
-from dollyd.daemon.mqtt import Cause, LinkError
+from dollyd.client.stream import brokers
+from dollyd.client.stream.brokers import SHORT_LINKS, Brokers
+from dollyd.daemon.link.mqtt import Cause, LinkError
 
 
 @pytest.fixture(autouse=True)

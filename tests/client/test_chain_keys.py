@@ -17,15 +17,15 @@ from tests.support.chains import NODE, SITE, UTC, ChainMaker, keys, signer
 
 from dollyd.client import ChainError, Delivered, MqttSettings, Patience, SiteTrust, Trust, Watermark
 from dollyd.client.archive.intake import Heard, Intake
-from dollyd.client.judgement import Claim
-from dollyd.client.jws import Keys, key_of_jwk, parse_envelope
-from dollyd.client.key_source import KeySource
-from dollyd.client.lineage import Lineage
-from dollyd.client.reader import Reader
-from dollyd.client.verify import verify_envelopes
-from dollyd.client.witness_book import WitnessBook
-from dollyd.client.witness_service import Witness
-from dollyd.daemon.core.record import Kind, Record
+from dollyd.client.proof.verify import verify_envelopes
+from dollyd.client.stream.reader import Reader
+from dollyd.client.witness.book import WitnessBook
+from dollyd.client.witness.service import Witness
+from dollyd.wire.judgement import Claim
+from dollyd.wire.jws import Keys, key_of_jwk, parse_envelope
+from dollyd.wire.key_source import KeySource
+from dollyd.wire.lineage import Lineage
+from dollyd.wire.record import Kind, Record
 
 FIRST, SECOND, THIRD, OTHER = map(signer, (1, 2, 3, 4))
 REVOKED = {"revoked": END, "reason": "stolen"}

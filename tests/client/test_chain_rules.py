@@ -12,14 +12,14 @@ from tests.support.chains import NODE, PLAYED, SITE, ChainMaker, decision, keys,
 from tests.support.commands import BOSS, INSPECTOR, ROOT, START, Person, Two, correction, manual, trust, two
 
 from dollyd.client import ChainError, Delivered, GapError, SiteTrust, Watermark
-from dollyd.client.chain_rules import REMEMBERED, Persons
-from dollyd.client.ended import NOT_COMPARED
-from dollyd.client.jws import Keys
-from dollyd.client.key_source import KeySource
-from dollyd.client.reader import Reader
-from dollyd.client.trust import TRUST_TYP, Trust
-from dollyd.client.verify import verify_envelopes
-from dollyd.daemon.core.record import Kind
+from dollyd.client.proof.chain_rules import REMEMBERED, Persons
+from dollyd.client.proof.ended import NOT_COMPARED
+from dollyd.client.proof.verify import verify_envelopes
+from dollyd.client.stream.reader import Reader
+from dollyd.wire.jws import Keys
+from dollyd.wire.key_source import KeySource
+from dollyd.wire.record import Kind
+from dollyd.wire.trust import TRUST_TYP, Trust
 
 FILE = trust()
 PINNED = keys(signer())

@@ -9,7 +9,7 @@ import pytest
 from tests.support.chains import UTC
 from tests.support.commands import DEALER, ORDER_MEMBERS, later, order, payload
 
-from dollyd.client.command import (
+from dollyd.wire.command import (
     MEMBERS,
     Command,
     Order,
@@ -19,8 +19,8 @@ from dollyd.client.command import (
     read_command,
     text_of,
 )
-from dollyd.client.jws import EnvelopeError
-from dollyd.daemon.core.record import TYP
+from dollyd.wire.jws import EnvelopeError
+from dollyd.wire.record import TYP
 
 
 def refused(envelope: bytes) -> str:

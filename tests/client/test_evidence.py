@@ -13,9 +13,9 @@ from tests.support.chains import keys, signer
 from tests.support.daemon import Installation
 from tests.support.evidence import Chain, a_chain, changed, contents, exported, fill, played
 
-from dollyd.client.evidence import EvidenceFile, trust_of, verify_evidence
-from dollyd.client.sources import SourceError
-from dollyd.client.verify import Report
+from dollyd.client.proof.evidence import EvidenceFile, trust_of, verify_evidence
+from dollyd.client.proof.sources import SourceError
+from dollyd.client.proof.verify import Report
 from dollyd.daemon.evidence.export import Wanted
 
 CHAINS = {"r1": "a" * 32, "r2": "b" * 32}
@@ -42,7 +42,7 @@ def whole(table: tuple[Installation, dict[str, Chain]]) -> Path:
 
 def _times(chain: Chain, kind: str, number: int) -> str:
     """UTC of a record, as its signature has it."""
-    from dollyd.client.reading import read
+    from dollyd.client.proof.reading import read
 
     found = (read(entry.envelope, {}) for entry in chain.entries if entry.round == number)
     return next(one.utc for one in found if one.kind == kind)

@@ -16,15 +16,15 @@ from tests.support.chains import ChainMaker, keys, signer
 from tests.support.daemon import Installation
 from tests.support.evidence import a_chain, changed, exported, fill, played
 
-from dollyd.client import tar, unpack
 from dollyd.client.archive.importing import import_file
 from dollyd.client.archive.sqlite import SqliteStore
-from dollyd.client.evidence import EvidenceFile, verify_evidence
-from dollyd.client.jws import EnvelopeError, b64url, key_of_jwk, thumbprint
-from dollyd.client.sources import BATCH_MAX_BYTES, JournalFile, SourceError, batches
-from dollyd.client.verify import Report, verify_envelopes, verify_journal
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.journal import Journal
+from dollyd.client.proof import tar, unpack
+from dollyd.client.proof.evidence import EvidenceFile, verify_evidence
+from dollyd.client.proof.sources import BATCH_MAX_BYTES, JournalFile, SourceError, batches
+from dollyd.client.proof.verify import Report, verify_envelopes, verify_journal
+from dollyd.daemon.journal.store import Journal
+from dollyd.wire.jws import EnvelopeError, b64url, key_of_jwk, thumbprint
+from dollyd.wire.record import Kind
 
 TRUSTED = keys(signer())
 Members = dict[str, bytes]

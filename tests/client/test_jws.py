@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chains import envelope_of, header, keys, signer
 
-from dollyd.client.jws import (
+from dollyd.wire.jws import (
     ENVELOPE_MAX_BYTES,
     EnvelopeError,
     b64url,

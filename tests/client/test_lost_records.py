@@ -19,9 +19,9 @@ from dollyd.client import (
     Watermark,
     WatermarkStore,
 )
-from dollyd.client.reader import Reader
-from dollyd.client.replay import LATER_S
-from dollyd.daemon.core.record import Kind
+from dollyd.client.stream.reader import Reader
+from dollyd.client.stream.replay import LATER_S
+from dollyd.wire.record import Kind
 
 PATIENCE = Patience(answer_s=1, answer_max_s=4, gap_s=30)
 

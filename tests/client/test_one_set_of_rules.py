@@ -14,9 +14,9 @@ from tools.agree.damage import DAMAGE
 from tools.schemas.evening import whole_evening
 
 from dollyd.client import ChainError, Delivered, GapError
-from dollyd.client.jws import EnvelopeError, parse_envelope
-from dollyd.client.reader import Reader
-from dollyd.client.verify import verify_envelopes
+from dollyd.client.proof.verify import verify_envelopes
+from dollyd.client.stream.reader import Reader
+from dollyd.wire.jws import EnvelopeError, parse_envelope
 
 PINNED = keys(signer(1), signer(3))
 SOURCES: dict[str, Any] = {"pinned": PINNED, "trust-file": trust(keys=[signer(1), signer(3)])}

@@ -15,12 +15,12 @@ from tests.support.chains import SITE, ChainMaker, keys, signer
 
 from dollyd.client import ChainError, Delivered, GapError, Patience, SiteTrust, Trust
 from dollyd.client.archive.intake import Heard, Intake
-from dollyd.client.jws import EnvelopeError
-from dollyd.client.key_source import KeySource
-from dollyd.client.reader import Reader
-from dollyd.client.replay import AHEAD_MAX
-from dollyd.client.verify import verify_envelopes
-from dollyd.daemon.core.record import Kind
+from dollyd.client.proof.verify import verify_envelopes
+from dollyd.client.stream.reader import Reader
+from dollyd.client.stream.replay import AHEAD_MAX
+from dollyd.wire.jws import EnvelopeError
+from dollyd.wire.key_source import KeySource
+from dollyd.wire.record import Kind
 
 THEFT = {"revoked": END, "reason": "stolen"}
 """Later than any record says that it was made: the thief dates back."""

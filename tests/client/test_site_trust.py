@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 from tests.support.chains import NODE, SITE, UTC, signer
 
 from dollyd.client import SiteTrust
-from dollyd.client.judgement import Claim
-from dollyd.client.jws import EnvelopeError
-from dollyd.client.trust import TRUST_TYP
+from dollyd.wire.judgement import Claim
+from dollyd.wire.jws import EnvelopeError
+from dollyd.wire.trust import TRUST_TYP
 
 ROOT, OTHER_ROOT = signer(8), signer(9)
 START = "2026-01-01T00:00:00.000000000Z"

@@ -29,10 +29,10 @@ from dollyd.client import (
     Stream,
     WatermarkStore,
 )
-from dollyd.client.judgement import Claim, Judgement
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.wire.judgement import Claim, Judgement
+from dollyd.wire.record import Kind
+from dollyd.wire.topics import Topics
 
 TOPICS = Topics(SITE)
 QUICK = Patience(answer_s=0.3, answer_max_s=1.0, gap_s=1.0, ack_s=0.2, quiet_s=1.0)

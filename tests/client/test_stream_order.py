@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.support.chains import SITE, ChainMaker, keys, signer
 
 from dollyd.client import ChainError, Delivered, GapError, Patience, Watermark
-from dollyd.client.judgement import Claim, Judgement, Verdict
-from dollyd.client.reader import REPLAYS_AT_ONCE, Reader, Request, Start
-from dollyd.client.replay import AHEAD_MAX, LATER_S, Sequencer, Taken
-from dollyd.daemon.core.record import Kind
+from dollyd.client.stream.reader import REPLAYS_AT_ONCE, Reader, Request, Start
+from dollyd.client.stream.replay import AHEAD_MAX, LATER_S, Sequencer, Taken
+from dollyd.wire.judgement import Claim, Judgement, Verdict
+from dollyd.wire.record import Kind
 
 PATIENCE = Patience(answer_s=1, answer_max_s=4, gap_s=30)
 LONG = ChainMaker().begin().play(1, 700)

@@ -21,8 +21,8 @@ from dollyd.client import (
     Watermark,
     WatermarkStore,
 )
-from dollyd.client.watermark import session_of
-from dollyd.daemon.errors import ConfigError
+from dollyd.client.stream.watermark import session_of
+from dollyd.wire.errors import ConfigError
 
 A7 = Watermark("r1", "a", 7, "7" * 64)
 A8 = Watermark("r1", "a", 8, "8" * 64, ("key-1", "key-2"), "kid-0")
@@ -188,7 +188,7 @@ def test_a_status_that_is_none_is_counted(payload: bytes) -> None:
 def test_the_client_needs_nothing_of_the_hardware() -> None:
     code = (
         "import sys\n"
-        "for name in ('serial', 'usb', 'dollyd.drivers', 'dollyd.daemon.journal'): sys.modules[name] = None\n"
+        "for name in ('serial', 'usb', 'dollyd.drivers', 'dollyd.daemon.journal.store'): sys.modules[name] = None\n"
         "import dollyd.client\n"
         "[getattr(dollyd.client, name) for name in dollyd.client.__all__]\n"
     )

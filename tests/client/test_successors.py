@@ -9,10 +9,10 @@ import pytest
 from tests.support.chains import SITE, ChainMaker, keys, signer
 
 from dollyd.client import ChainError, Delivered, Watermark
-from dollyd.client.reader import Reader, Start
-from dollyd.client.successors import why_behind_its_end, why_no_successor
-from dollyd.client.verify import verify_envelopes
-from dollyd.daemon.core.record import Kind
+from dollyd.client.proof.verify import verify_envelopes
+from dollyd.client.stream.reader import Reader, Start
+from dollyd.wire.record import Kind
+from dollyd.wire.successors import why_behind_its_end, why_no_successor
 
 PINNED = keys(signer(), signer(2))
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.support.chains import NODE, SITE, UTC, ChainMaker, envelope_of, signer
 
-from dollyd.client.judgement import Claim, Judgement, Verdict
-from dollyd.client.jws import EnvelopeError, keys_of_jwks
-from dollyd.client.key_source import KeySource
-from dollyd.client.trust import ROOT_TYP, TRUST_TYP, Trust, load_trust, newer
-from dollyd.client.verify import verify_envelopes
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.signing import Signer
+from dollyd.client.proof.verify import verify_envelopes
+from dollyd.daemon.keys.signing import Signer
+from dollyd.wire.judgement import Claim, Judgement, Verdict
+from dollyd.wire.jws import EnvelopeError, keys_of_jwks
+from dollyd.wire.key_source import KeySource
+from dollyd.wire.record import Kind
+from dollyd.wire.trust import ROOT_TYP, TRUST_TYP, Trust, load_trust, newer
 
 ROOT = signer(90)
 NEW_ROOT = signer(91)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tests.support.chains import ChainMaker, decision, keys, signer
 from tests.support.commands import correction, manual
 
-from dollyd.client.jws import ENVELOPE_MAX_BYTES
-from dollyd.client.sources import envelopes_of_lines
-from dollyd.client.verify import PROBLEMS_MAX, Report, Start, verify_envelopes, verify_journal
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.journal import Journal
+from dollyd.client.proof.sources import envelopes_of_lines
+from dollyd.client.proof.verify import PROBLEMS_MAX, Report, Start, verify_envelopes, verify_journal
+from dollyd.daemon.journal.store import Journal
+from dollyd.wire.jws import ENVELOPE_MAX_BYTES
+from dollyd.wire.record import Kind
 
 
 def _chain(rounds: int = 5) -> ChainMaker:

@@ -12,11 +12,11 @@ import pytest
 from tests.support.chains import ChainMaker, decision, envelope_of, header, keys, signer
 from tests.support.commands import correction
 
-from dollyd.client import parallel
-from dollyd.client.jws import parse_envelope
-from dollyd.client.sources import SourceError
-from dollyd.client.verify import PROBLEMS_MAX, Report, Start, verify_envelopes
-from dollyd.daemon.core.record import Kind
+from dollyd.client.proof import parallel
+from dollyd.client.proof.sources import SourceError
+from dollyd.client.proof.verify import PROBLEMS_MAX, Report, Start, verify_envelopes
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import Kind
 
 Envelopes = list[bytes]
 

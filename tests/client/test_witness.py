@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from tests.support.chains import ChainMaker, decision, keys, signer
 
-from dollyd.client.jws import EnvelopeError, parse_envelope
-from dollyd.client.verify import Report, Start, verify_envelopes
-from dollyd.client.witness import WITNESS_TYP, check_witness, read_statement, state
-from dollyd.client.witness_book import Finding, WitnessBook, WitnessError
-from dollyd.daemon.core.record import CheckpointBody, Kind, Record, encode
+from dollyd.client.proof.verify import Report, Start, verify_envelopes
+from dollyd.client.witness.book import Finding, WitnessBook, WitnessError
+from dollyd.client.witness.witness import WITNESS_TYP, check_witness, read_statement, state
+from dollyd.wire.jws import EnvelopeError, parse_envelope
+from dollyd.wire.record import CheckpointBody, Kind, Record, encode
 
 UTC_NS = 1_796_000_000_000_000_000
 WITNESS = signer(9)

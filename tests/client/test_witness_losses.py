@@ -12,14 +12,14 @@ from tests.support.chains import SITE, ChainMaker, keys, signer
 from typer.testing import CliRunner
 
 from dollyd.client import GapError, MqttSettings
-from dollyd.client.given_up import GivenUp
-from dollyd.client.witness import read_statement
-from dollyd.client.witness_book import WitnessBook
-from dollyd.client.witness_service import Witness
+from dollyd.client.stream.given_up import GivenUp
+from dollyd.client.witness.book import WitnessBook
+from dollyd.client.witness.service import Witness
+from dollyd.client.witness.witness import read_statement
 from dollyd.daemon.cli import application
-from dollyd.daemon.core.record import CheckpointBody, Kind
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.signing import new_key
+from dollyd.daemon.keys.signing import new_key
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.record import CheckpointBody, Kind
 
 WITNESS = signer(9)
 

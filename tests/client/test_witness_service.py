@@ -15,15 +15,15 @@ from tests.support.chains import SITE, ChainMaker, envelope_of, header, keys, si
 from typer.testing import CliRunner
 
 from dollyd.client import SiteTrust
-from dollyd.client.jws import parse_envelope
-from dollyd.client.witness import Statement, read_statement
-from dollyd.client.witness_book import WitnessBook
-from dollyd.client.witness_service import Witness
+from dollyd.client.witness.book import WitnessBook
+from dollyd.client.witness.service import Witness
+from dollyd.client.witness.witness import Statement, read_statement
 from dollyd.daemon.cli import application
-from dollyd.daemon.core.record import CheckpointBody, Kind, Record
-from dollyd.daemon.mqtt import MqttLink, MqttSettings
-from dollyd.daemon.signing import new_key
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.keys.signing import new_key
+from dollyd.daemon.link.mqtt import MqttLink, MqttSettings
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import CheckpointBody, Kind, Record
+from dollyd.wire.topics import Topics
 
 TOPICS = Topics(SITE)
 WITNESS = signer(9)

@@ -16,12 +16,12 @@ from tests.support.tables import Play, game
 from dollyd.daemon.core.events import DrawFacts, Flag, GameStarted, Permitted
 from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.core.games.spec import Drawn, Game
-from dollyd.daemon.core.record import Kind, encode
 from dollyd.daemon.core.state import Setup
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.settings import load
+from dollyd.daemon.settings.load import load
 from dollyd.drivers import DRIVERS
 from dollyd.drivers.spec import Place
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.record import Kind, encode
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "adding-a-game.md").read_text("utf-8")

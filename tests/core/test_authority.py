@@ -45,8 +45,8 @@ from dollyd.daemon.core.events import (
     ThrowRejected,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import CorrectionBody, Finding, IncidentBody, Kind, Odds, ResultBody, VoidBody
 from dollyd.daemon.core.round import ACCEPTS, ORDERS, Phase
+from dollyd.wire.record import CorrectionBody, Finding, IncidentBody, Kind, Odds, ResultBody, VoidBody
 
 ROLES = ("dealer", "inspector", "pit-boss", "technician", "house", "", "guest")
 GAMES = tuple(TEXTS)

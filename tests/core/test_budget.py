@@ -22,13 +22,13 @@ from dollyd.daemon.core.events import (
     Tick,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import Untold
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp
 from dollyd.daemon.core.telling import TOLD_MAX
-from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house
+from dollyd.daemon.table.engine import Engine, Input, NewRecord, Op, house
 from dollyd.drivers.framing import AnyFrame, Frame
 from dollyd.drivers.spec import NOTHING, Said, Status
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import NS_PER_S, Stamp
 
 IN_EARNEST = {"records_at_once": RECORDS_AT_ONCE, "records_per_s": RECORDS_PER_S}
 ONE_INPUT = 12

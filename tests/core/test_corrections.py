@@ -26,8 +26,8 @@ from dollyd.daemon.core.events import (
     VoidDeclared,
 )
 from dollyd.daemon.core.games.spec import Drawn, Memory
-from dollyd.daemon.core.record import CorrectionBody, Finding, Kind
 from dollyd.daemon.core.state import Setup
+from dollyd.wire.record import CorrectionBody, Finding, Kind
 
 WITH_MEMORY: dict[str, tuple[Setup, list[str]]] = {
     "craps": (game_setup("craps"), ["2-2", "3-3", "3-4", "1-1", "4-5"]),

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct
 from msgspec import inspect as types
 
-from dollyd.daemon.core.record import (
+from dollyd.wire.record import (
     BODIES,
     FINAL_KINDS,
     NO_PREVIOUS,

@@ -24,9 +24,9 @@ from dollyd.daemon.core.events import (
     ReadingContradicted,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import Kind, encode
 from dollyd.daemon.core.round import Phase
-from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.wire.record import Kind, encode
+from dollyd.wire.stamp import NS_PER_S
 
 VOID = VoidDeclared("d1", "dealer", "a coin on the wheel")
 

@@ -10,8 +10,8 @@ from tests.support.tables import DICE, Play, game, game_setup
 
 from dollyd.daemon.core.events import DrawFacts, DrawStarted, Flag, GameStarted, VoidDeclared
 from dollyd.daemon.core.games.craps import CRAPS
-from dollyd.daemon.core.record import Kind, encode
 from dollyd.daemon.core.state import Table
+from dollyd.wire.record import Kind, encode
 
 SETUP = game_setup("craps")
 COME_OUT: tuple[str, int | None] = ("come-out", None)

@@ -27,9 +27,9 @@ from dollyd.daemon.core.events import (
     Tick,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import Phase, deadline_ns
 from dollyd.daemon.core.state import Betting
+from dollyd.wire.record import Kind
 
 TUPLANOPPA = game_setup("tuplanoppa")
 REJECTED = ThrowRejected("d1", "dealer", "on the rail")

@@ -58,8 +58,8 @@ from dollyd.daemon.core.events import (
     Tick,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import Finding, IncidentBody
 from dollyd.daemon.core.round import ACCEPTS, ORDERS, AskOdds, Effect, Phase
+from dollyd.wire.record import Finding, IncidentBody
 
 ORIGINAL = Original(
     7, Finding(kind="result", outcome={"pocket": "17"}), decision.setting(make_setup("B")), "2026-11-29"

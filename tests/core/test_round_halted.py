@@ -16,10 +16,10 @@ from dollyd.daemon.core.events import (
     Restarted,
     TableClosed,
 )
-from dollyd.daemon.core.record import ClockBody, Kind
 from dollyd.daemon.core.round import Phase
-from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.core.state import Table
+from dollyd.wire.record import ClockBody, Kind
+from dollyd.wire.stamp import iso_utc
 
 FULL, ROOM = PlayHalted("disk-full"), PlayHalted("")
 

@@ -33,9 +33,9 @@ from dollyd.daemon.core.events import (
     TurnsBasis,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import IncidentBody, Kind
 from dollyd.daemon.core.round import Phase, deadline_ns
 from dollyd.daemon.core.state import Table
+from dollyd.wire.record import IncidentBody, Kind
 
 VOID = VoidDeclared("d1", "dealer", "a coin on the wheel")
 

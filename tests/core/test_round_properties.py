@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.stories import SETUPS, Run, Told, parts_of, read_of, story_of
 
-from dollyd.client.round_rules import RoundRules
 from dollyd.daemon.core.events import OddsDrawn, Reading, Tick
-from dollyd.daemon.core.record import Kind, encode
 from dollyd.daemon.core.round import AskOdds, Emit, Untold, deadline_ns, step
-from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.core.state import Table
+from dollyd.wire.record import Kind, encode
+from dollyd.wire.round_rules import RoundRules
+from dollyd.wire.stamp import Stamp
 
 every_setup = pytest.mark.parametrize(
     "index",

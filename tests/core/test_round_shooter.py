@@ -20,8 +20,8 @@ from dollyd.daemon.core.events import (
     VoidDeclared,
 )
 from dollyd.daemon.core.games.tuplanoppa import TUPLANOPPA
-from dollyd.daemon.core.record import Kind, encode
 from dollyd.daemon.core.state import Table
+from dollyd.wire.record import Kind, encode
 
 SETUP = game_setup("tuplanoppa")
 DECLINED = ShooterDeclined("d1")

@@ -25,10 +25,10 @@ from dollyd.daemon.core.events import (
     Reading,
     TurnsBasis,
 )
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import Phase
-from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.core.state import Setup
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import Stamp
 
 LAPS = DrawFacts(turns_basis=TurnsBasis.COUNTED, ball_turns_x100=600, ball_direction="clockwise")
 """What the detector saw of a good draw."""

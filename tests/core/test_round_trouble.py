@@ -39,9 +39,9 @@ from dollyd.daemon.core.events import (
     Tick,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import Phase, deadline_ns, step
 from dollyd.daemon.core.state import MISSED_NAMED_MAX, Mark, Round, Table
+from dollyd.wire.record import Kind
 
 VOID = VoidDeclared("d1", "dealer", "a coin on the wheel")
 

@@ -28,9 +28,9 @@ from dollyd.daemon.core.events import (
     TurnsBasis,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import Phase
 from dollyd.daemon.core.state import Bound
+from dollyd.wire.record import Kind
 
 MONEY_WHEEL = game_setup("money-wheel")
 SECTOR_OF_20 = "14"

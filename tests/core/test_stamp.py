@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dollyd.daemon.core.stamp import NS_PER_S, civil_date, iso_utc
+from dollyd.wire.stamp import NS_PER_S, civil_date, iso_utc
 
 EPOCH = date(1970, 1, 1)
 FIRST_DAY = (date.min - EPOCH).days

@@ -8,9 +8,9 @@ import pytest
 from tests.support.tables import ODDS_BOX, PROVEN, START, WHEEL, Play, game, later, make_setup
 
 from dollyd.daemon.core.events import DeviceReady, DeviceTrouble, DrawUpdate, OddsFailed, Tick
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import deadline_ns
 from dollyd.daemon.core.telling import TOLD_MAX
+from dollyd.wire.record import Kind
 
 LOST, BACK = DeviceTrouble(WHEEL, "lost", "unplugged"), DeviceReady(WHEEL)
 

@@ -22,9 +22,9 @@ from tests.support.tables import (
 
 from dollyd.daemon.core.events import Defect, DrawFacts, Ending, Flag, TurnsBasis
 from dollyd.daemon.core.rules import Case, first
-from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.core.state import Betting, Declared, Draw, Mark, Round, Setup, Table, WitnessState
 from dollyd.daemon.core.void_rules import DOUBT_RULES, VOID_RULES
+from dollyd.wire.stamp import Stamp
 
 VOID_IDS = [
     "declared",

@@ -18,9 +18,9 @@ from dollyd.daemon.commands.admission import (
     WAITING_MAX,
     Admission,
 )
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
-from dollyd.daemon.mqtt import Message
+from dollyd.daemon.link.mqtt import Message
 from dollyd.simulators.clock import VirtualClock
+from dollyd.wire.stamp import NS_PER_S, iso_utc
 
 TOPIC = TOPICS.command("r1")
 

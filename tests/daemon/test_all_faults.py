@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.test_settings import ODDS, TABLE, WHEEL, Change, refused, without_odds_box, written
 
-from dollyd.daemon.settings import load
+from dollyd.daemon.settings.load import load
 
 
 def told(path: Path) -> dict[str, str]:

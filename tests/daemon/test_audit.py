@@ -14,14 +14,14 @@ from tests.support.broker import until
 from tests.support.chains import ChainMaker
 from tests.support.tables import Play, make_setup
 
-from dollyd.daemon.audit import FIRST_AFTER_S, Audit, Auditor, last_audit
 from dollyd.daemon.core.events import PlayHalted
-from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.daemon.core.state import Table
-from dollyd.daemon.files import replace_file
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.journal_file import audit_path
+from dollyd.daemon.journal.audit import FIRST_AFTER_S, Audit, Auditor, last_audit
+from dollyd.daemon.journal.file import audit_path
+from dollyd.daemon.journal.store import Journal
 from dollyd.simulators.clock import VirtualClock
+from dollyd.wire.files import replace_file
+from dollyd.wire.stamp import NS_PER_S
 
 WAIT_S = 100
 

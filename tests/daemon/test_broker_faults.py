@@ -25,7 +25,7 @@ from tests.support.publishing import (
 )
 from tests.support.site_broker import Authority
 
-from dollyd.daemon.mqtt import Cause
+from dollyd.daemon.link.mqtt import Cause
 
 
 class DeafLine(Line):

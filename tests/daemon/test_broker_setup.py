@@ -15,12 +15,12 @@ from typer.testing import CliRunner, Result
 
 from dollyd.daemon.brokers.acl import ROLES
 from dollyd.daemon.cli import application
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.link_settings import desk_settings, mqtt_settings
-from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings
+from dollyd.daemon.link.from_settings import desk_settings, mqtt_settings
+from dollyd.daemon.link.mqtt import Cause, LinkError, MqttLink, MqttSettings
 from dollyd.daemon.sections import DeskSection
-from dollyd.daemon.settings import load
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.settings.load import load
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.topics import Topics
 
 EXAMPLE = Path(__file__).parents[2] / "config/examples/roulette-a-display.toml"
 TOPICS = Topics("house")

@@ -9,11 +9,11 @@ from structlog.testing import capture_logs
 from tests.support.broker import Mosquitto
 from tests.support.site_broker import Authority, Site, site_of
 
-from dollyd.daemon.brokers.certificates import CertificateWatch, check_pair, file_days_left, stage
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.mqtt import Cause, LinkError, MqttLink
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.link.certificates import CertificateWatch, check_pair, file_days_left, stage
+from dollyd.daemon.link.mqtt import Cause, LinkError, MqttLink
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.topics import Topics
 
 TOPICS = Topics("house")
 

@@ -15,17 +15,17 @@ import msgspec
 import pytest
 from tests.support.chains import ChainMaker, decision, keys, signer
 
-from dollyd.client.jws import parse_envelope
-from dollyd.client.verify import verify_envelopes
-from dollyd.daemon.clock import Clock, Quality
-from dollyd.daemon.core.record import ClockBody, Kind, encode
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp
-from dollyd.daemon.journal import Entry, Journal
+from dollyd.client.proof.verify import verify_envelopes
+from dollyd.daemon.health.upkeep import Upkeep
+from dollyd.daemon.host.clock import Clock, Quality
+from dollyd.daemon.journal.store import Entry, Journal
+from dollyd.daemon.journal.writer import Draft, Writer, chain_start
 from dollyd.daemon.sections import JournalSection
-from dollyd.daemon.settings import Settings
-from dollyd.daemon.tables import Tables
-from dollyd.daemon.upkeep import Upkeep
-from dollyd.daemon.writer import Draft, Writer, chain_start
+from dollyd.daemon.settings.load import Settings
+from dollyd.daemon.table.tables import Tables
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import ClockBody, Kind, encode
+from dollyd.wire.stamp import NS_PER_S, Stamp
 
 AT = Stamp(NS_PER_S, 1_796_000_000 * NS_PER_S)
 

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from tests.support.broker import until
 from tests.support.simulated import SETUP, SimulatedTable, protocols
 
-from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.core.events import ClockStepped
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, Stamp
-from dollyd.daemon.engine import Engine, Input, NewRecord, house
-from dollyd.daemon.replay import rederive
+from dollyd.daemon.health.upkeep import Upkeep
+from dollyd.daemon.host.clock import SystemClock
 from dollyd.daemon.sections import JournalSection
-from dollyd.daemon.upkeep import Upkeep
+from dollyd.daemon.table.capture import rederive
+from dollyd.daemon.table.engine import Engine, Input, NewRecord, house
 from dollyd.simulators.clock import VirtualClock
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S, Stamp
 
 HOUR_NS = 3600 * NS_PER_S
 TOLD_IN_UTC = frozenset({"utc", "gaming_date", "opened_at", "closed_at", "capture"})

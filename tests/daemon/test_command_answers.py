@@ -13,14 +13,14 @@ from tests.support.chains import NODE, SITE, keys, signer
 from tests.support.commands import DEALER, order, trust
 from tests.support.desk import REPLY, Bench, at_desk
 
-from dollyd.client.answer import ANSWER_TYP, Answer, read_answer
-from dollyd.client.command import digest
-from dollyd.client.jws import EnvelopeError
-from dollyd.client.key_source import KeySource, source_of
 from dollyd.daemon.cli.site_link import keys_of_site
 from dollyd.daemon.commands.line import TableLine
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.mqtt import LinkError, Message, MqttLink, MqttSettings
+from dollyd.daemon.link.mqtt import LinkError, Message, MqttLink, MqttSettings
+from dollyd.wire.answer import ANSWER_TYP, Answer, read_answer
+from dollyd.wire.command import digest
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.jws import EnvelopeError
+from dollyd.wire.key_source import KeySource, source_of
 
 PINNED = source_of(keys(signer()))
 COMMAND = DEALER.sign(order("void"))

@@ -14,14 +14,14 @@ from tests.support.commands import BOSS, DEALER, PEOPLE, Person, order, payload,
 from tests.support.desk import TOPICS, Bench, at_desk, two_persons, why
 from tests.support.tables import WHEEL
 
-from dollyd.client.command import digest
 from dollyd.daemon.commands import desk as command_desk
 from dollyd.daemon.commands.admission import STRANGERS_MAX
 from dollyd.daemon.commands.marks import CommandMarks, marks_path
 from dollyd.daemon.commands.refusals import TOLD_A_MINUTE
 from dollyd.daemon.core.events import DeviceTrouble
-from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.daemon.errors import ConfigError, JournalError
+from dollyd.wire.command import digest
+from dollyd.wire.errors import ConfigError, JournalError
+from dollyd.wire.stamp import NS_PER_S
 
 
 @pytest.fixture

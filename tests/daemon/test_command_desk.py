@@ -14,9 +14,9 @@ from tests.support.chains import ChainMaker
 from tests.support.commands import BOSS, DEALER, INSPECTOR, manual, order, trust
 from tests.support.desk import REPLY, TOPICS, Bench, at_desk, two_persons, why
 
-from dollyd.client.command import Order
 from dollyd.daemon.core.decision import setting
-from dollyd.daemon.core.record import Kind
+from dollyd.wire.command import Order
+from dollyd.wire.record import Kind
 
 
 @pytest.fixture

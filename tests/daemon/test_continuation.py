@@ -14,8 +14,6 @@ from tests.support.chains import UTC, ChainMaker
 from tests.support.daemon import Installation
 from tests.support.tables import ODDS_BOX, START, WHEEL, Play, game, make_setup, odds_drawn
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.continuation import carried_over, restarted, restored
 from dollyd.daemon.core.events import (
     Approved,
     Defect,
@@ -26,15 +24,17 @@ from dollyd.daemon.core.events import (
     ResultProposed,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.core.state import Table
-from dollyd.daemon.engine import Engine, house
-from dollyd.daemon.journal import Journal, Tail
-from dollyd.daemon.journal_entry import utc_ns
-from dollyd.daemon.settings import load
-from dollyd.daemon.table import TableRunner
-from dollyd.daemon.writer import Draft
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.journal.entry import utc_ns
+from dollyd.daemon.journal.store import Journal, Tail
+from dollyd.daemon.journal.writer import Draft
+from dollyd.daemon.settings.load import load
+from dollyd.daemon.table.engine import Engine, house
+from dollyd.daemon.table.resume import carried_over, restarted, restored
+from dollyd.daemon.table.runner import TableRunner
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import Stamp
 
 COUNTED = {"counter": "9", "proof": "00AA"}
 OPENED_AT = "2026-11-29T20:00:00.000000000Z"

@@ -15,26 +15,26 @@ from tests.support.desk import Bench, at_desk
 
 from dollyd.client import MemoryWatermarks, SiteTrust, Stream
 from dollyd.client.archive.service import Archive
-from dollyd.client.jws import EnvelopeError
-from dollyd.client.nodes import Nodes
-from dollyd.client.witness import read_statement
-from dollyd.client.witness_service import Witness
+from dollyd.client.stream.nodes import Nodes
+from dollyd.client.witness.service import Witness
+from dollyd.client.witness.witness import read_statement
 from dollyd.daemon.brokers.check import BrokerCheck
-from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.commands.line import TableLine, _first_state
 from dollyd.daemon.commands.marks import CommandMarks
 from dollyd.daemon.consumers.replay import ReplayService
 from dollyd.daemon.consumers.watermarks import Limits, Watermarks
 from dollyd.daemon.core.rulebook import RuleTextError, parse_rulebook
-from dollyd.daemon.decoding import TOML_LEVELS_MAX, from_json, from_toml
 from dollyd.daemon.doctor.examination import _as_heard
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.inbox import MESSAGE_MAX_BYTES, Inbox
-from dollyd.daemon.mqtt import LinkError, Message, MqttLink, MqttSettings
-from dollyd.daemon.replay import CaptureError, engine_of, rederive, replay_plain
-from dollyd.daemon.settings import load, shipped_table
-from dollyd.daemon.topics import Topics
-from dollyd.daemon.trust_file import read_jwks
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.keys.trust_file import read_jwks
+from dollyd.daemon.link.inbox import MESSAGE_MAX_BYTES, Inbox
+from dollyd.daemon.link.mqtt import LinkError, Message, MqttLink, MqttSettings
+from dollyd.daemon.settings.load import load, shipped_table
+from dollyd.daemon.table.capture import CaptureError, engine_of, rederive, replay_plain
+from dollyd.wire.decoding import TOML_LEVELS_MAX, from_json, from_toml
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.jws import EnvelopeError
+from dollyd.wire.topics import Topics
 
 TOPICS = Topics(SITE)
 MQTT = MqttSettings(("127.0.0.1:1",), "node-1")

@@ -21,7 +21,7 @@ from tests.support.publishing import (
     without_repeats,
 )
 
-from dollyd.daemon.mqtt import Cause
+from dollyd.daemon.link.mqtt import Cause
 
 
 @contextmanager

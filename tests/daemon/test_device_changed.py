@@ -13,17 +13,17 @@ from tests.support.tables import WHEEL, Play, make_setup
 from tests.support.tlp_speakers import Camera, Wheel
 from tests.support.wheel_lines import Ear, status
 
-from dollyd.daemon.continuation import remind, restored
 from dollyd.daemon.core.bound import DEVICE_CHANGED
 from dollyd.daemon.core.events import (
     DeviceChanged,
     DeviceReady,
     Inspected,
 )
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import Stamp
-from dollyd.daemon.engine import Input, Op
-from dollyd.daemon.journal import Journal
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.table.engine import Input, Op
+from dollyd.daemon.table.resume import remind, restored
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import Stamp
 
 SN1 = (("kind", "WHEEL"), ("vendor", "ACME"), ("model", "M1"), ("serial", "SN1"), ("boot", "B1"))
 SN2 = (*SN1[:3], ("serial", "SN2"), ("boot", "B1"))

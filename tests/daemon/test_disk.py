@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dollyd.daemon.disk import Level, Limits, level
+from dollyd.daemon.host.disk import Level, Limits, level
 
 LIMITS = Limits(low_bytes=1_000, floor_bytes=100)
 ROOM = [Level.FULL, Level.LOW, Level.PLENTY]

@@ -14,7 +14,6 @@ from tests.support.tables import DICE, ODDS_BOX, PROVEN, START, WHEEL, game, gam
 from tests.support.tlp_lines import Speaker, setup_of
 from tests.support.wheel_lines import Game
 
-from dollyd.daemon import engine as engine_module
 from dollyd.daemon.core import decision
 from dollyd.daemon.core.events import (
     HOUSE_EVENTS,
@@ -42,14 +41,15 @@ from dollyd.daemon.core.events import (
     ThrowRejected,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import Finding, Kind, Stakes
 from dollyd.daemon.core.round import Phase, phase, step
 from dollyd.daemon.core.state import Setup, Table
-from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house, line_of
-from dollyd.daemon.replay import rederive
+from dollyd.daemon.table import engine as engine_module
+from dollyd.daemon.table.capture import rederive
+from dollyd.daemon.table.engine import Engine, Input, NewRecord, Op, house, line_of
 from dollyd.drivers import DRIVERS
-from dollyd.drivers.protocols.cammegh_ss2 import Ss2Protocol
+from dollyd.drivers.protocols.cammegh_ss2.driver import Ss2Protocol
 from dollyd.drivers.spec import DeviceSetup
+from dollyd.wire.record import Finding, Kind, Stakes
 
 SEED = 11
 

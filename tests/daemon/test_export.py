@@ -17,20 +17,20 @@ from tests.support.evidence import EPOCH_NS, a_chain, changed, contents, exporte
 from tests.support.nights import night
 from typer.testing import CliRunner
 
-from dollyd.client.evidence import trust_of, verify_evidence
-from dollyd.client.jws import parse_envelope
-from dollyd.client.trust import TRUST_TYP
-from dollyd.client.verify import verify_journal
-from dollyd.client.witness import WITNESS_TYP, state
-from dollyd.client.witness_book import Finding
+from dollyd.client.proof.evidence import trust_of, verify_evidence
+from dollyd.client.proof.verify import verify_journal
+from dollyd.client.witness.book import Finding
+from dollyd.client.witness.witness import WITNESS_TYP, state
 from dollyd.daemon.cli import application
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp, iso_utc
-from dollyd.daemon.cursors import EXPORTED
-from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.evidence.export import Wanted
-from dollyd.daemon.journal import Journal, NewEntry
-from dollyd.daemon.rederive import rederive_evidence, rederive_journal
-from dollyd.daemon.settings import load
+from dollyd.daemon.evidence.rederive import rederive_evidence, rederive_journal
+from dollyd.daemon.journal.cursors import EXPORTED
+from dollyd.daemon.journal.store import Journal, NewEntry
+from dollyd.daemon.settings.load import load
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.stamp import NS_PER_S, Stamp, iso_utc
+from dollyd.wire.trust import TRUST_TYP
 
 CHAIN = "a" * 32
 

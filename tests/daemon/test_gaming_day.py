@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.daemon.gaming_day import gaming_day
+from dollyd.daemon.settings.gaming_day import gaming_day
+from dollyd.wire.stamp import NS_PER_S
 
 HELSINKI = ZoneInfo("Europe/Helsinki")
 

@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 from tests.support.broker import until
 from tests.support.pty_pair import PtyPair
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.hotplug import CALM_S, Hotplug, netlink, tells_of_a_plug
-from dollyd.daemon.session import DeviceSession
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.host.hotplug import CALM_S, Hotplug, netlink, tells_of_a_plug
+from dollyd.daemon.table.session import DeviceSession
 from dollyd.drivers.framing import AnyFrame, LineDecoder
 from dollyd.drivers.transports.serial import SerialSettings, SerialTransport
 

@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 from tests.support.broker import Mosquitto, until
 from tests.support.site_broker import site_of
 
-from dollyd.daemon.backoff import Backoff
-from dollyd.daemon.clock import Clock, SystemClock
-from dollyd.daemon.inbox import MESSAGE_MAX_BYTES, TOPIC_RATE, Inbox, Route
-from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.host.clock import Clock, SystemClock
+from dollyd.daemon.link.backoff import Backoff
+from dollyd.daemon.link.inbox import MESSAGE_MAX_BYTES, TOPIC_RATE, Inbox, Route
+from dollyd.daemon.link.mqtt import Cause, LinkError, Message, MqttLink, MqttSettings
 from dollyd.simulators.clock import VirtualClock
+from dollyd.wire.topics import Topics
 
 TOPICS = Topics("hall")
 REQUESTS, ACKS = TOPICS.replay_ask("t1", "settlement"), TOPICS.every_ack("t1")

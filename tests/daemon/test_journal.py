@@ -17,11 +17,11 @@ from tests.support.chains import UTC, ChainMaker, decision
 from tests.support.commands import correction
 from tests.support.journals import envelopes, filled
 
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.errors import InvariantError, JournalError
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.journal_file import JournalUnusableError
-from dollyd.daemon.journal_tail import RESULTS_KEPT
+from dollyd.daemon.journal.file import JournalUnusableError
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.journal.tail import RESULTS_KEPT
+from dollyd.wire.errors import InvariantError, JournalError
+from dollyd.wire.record import Kind
 
 
 @pytest.fixture
@@ -155,8 +155,8 @@ def test_b44_b45_what_was_durable_survives_kill_9(path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.journal import Journal
+from dollyd.wire.record import Kind
+from dollyd.daemon.journal.store import Journal
 from tests.support.chains import ChainMaker
 journal, maker = Journal.open(Path(sys.argv[1])), ChainMaker().begin()
 journal.append(maker.entries)
@@ -315,7 +315,7 @@ def test_cursors_survive_a_restart(path: Path) -> None:
 def test_f8_a_lost_cursor_is_told_and_sends_a_bounded_number_again(
     path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes | None
 ) -> None:
-    monkeypatch.setattr("dollyd.daemon.journal.RESENT_MAX", 4)
+    monkeypatch.setattr("dollyd.daemon.journal.store.RESENT_MAX", 4)
     file = path.with_name("journal.db.cursor-publisher")
     journal = Journal.open(path)
     assert journal.find_publisher_cursor() is None  # nothing is there to be sent

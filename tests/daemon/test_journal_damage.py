@@ -11,8 +11,8 @@ import pytest
 from tests.support.chains import ChainMaker
 from tests.support.journals import envelopes, filled
 
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.journal import Journal
+from dollyd.daemon.journal.store import Journal
+from dollyd.wire.errors import JournalError
 
 
 @pytest.fixture

@@ -19,15 +19,15 @@ from tests.support.chains import ChainMaker, keys, signer
 from tests.support.disks import MB, fill, remount, small_disk
 from tests.support.journals import envelopes, filled
 
-from dollyd.client.sources import JournalFile
-from dollyd.client.verify import verify_journal
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import Stamp
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.journal import Journal, NewEntry, Tail
-from dollyd.daemon.journal_check import _INDEXES
-from dollyd.daemon.journal_file import JournalUnusableError
-from dollyd.daemon.writer import chain_start
+from dollyd.client.proof.sources import JournalFile
+from dollyd.client.proof.verify import verify_journal
+from dollyd.daemon.journal.check import _INDEXES
+from dollyd.daemon.journal.file import JournalUnusableError
+from dollyd.daemon.journal.store import Journal, NewEntry, Tail
+from dollyd.daemon.journal.writer import chain_start
+from dollyd.wire.errors import JournalError
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import Stamp
 
 ROOT = Path(__file__).parents[2]
 WAL_MAX = 8 * MB
@@ -158,7 +158,7 @@ def test_b44_each_bit_of_the_last_keys_of_a_table_that_was_quiet_for_long(
     path: Path, index: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its last records are not among the newest ones of the journal."""
-    monkeypatch.setattr("dollyd.daemon.journal_check._CHECKED_PER_CHAIN", 6)
+    monkeypatch.setattr("dollyd.daemon.journal.check._CHECKED_PER_CHAIN", 6)
     quiet, busy = ChainMaker("r2", "b" * 32).begin().play(1, 3), ChainMaker().begin().play(1, 10)
     with closing(Journal.open(path)) as journal:
         journal.append(quiet.entries)
@@ -255,9 +255,9 @@ def test_b48_a_file_that_may_not_grow_loses_nothing_acknowledged(path: Path) -> 
     code = """
 import sys
 from pathlib import Path
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.journal import Journal
+from dollyd.wire.record import Kind
+from dollyd.wire.errors import JournalError
+from dollyd.daemon.journal.store import Journal
 from tests.support.chains import ChainMaker
 journal, maker = Journal.open(Path(sys.argv[1])), ChainMaker().begin()
 journal.append(maker.entries)
@@ -353,7 +353,7 @@ def test_b47_the_newest_of_twelve_damaged_journals_is_the_one_that_is_followed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "dollyd.daemon.journal_damage.time.gmtime", lambda: (2026, 11, 29, 18, 41, 20, 6, 333, 0)
+        "dollyd.daemon.journal.damage.time.gmtime", lambda: (2026, 11, 29, 18, 41, 20, 6, 333, 0)
     )
     for number in range(1, 13):
         path.write_bytes(b"rubbish %02d" % number)

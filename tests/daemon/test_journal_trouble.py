@@ -15,12 +15,12 @@ import pytest
 from tests.support.chains import ChainMaker
 from tests.support.disks import remount, small_disk
 
-from dollyd.client.verify import verify_journal
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.health import _free, _size
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.journal_file import JournalUnusableError
-from dollyd.daemon.journal_trouble import SameFiles, passes_by_itself
+from dollyd.client.proof.verify import verify_journal
+from dollyd.daemon.health.health import _free, _size
+from dollyd.daemon.journal.file import JournalUnusableError
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.journal.trouble import SameFiles, passes_by_itself
+from dollyd.wire.errors import JournalError
 
 WAIT_S = 60
 
@@ -176,11 +176,11 @@ def test_n14_a_lock_of_another_program_is_waited_for_and_its_holder_known(
 def test_n14_a_lock_that_stays_is_told_with_its_holder(
     path: Path, browser: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dollyd.daemon.journal.HELD_MAX_S", 0.0)
+    monkeypatch.setattr("dollyd.daemon.journal.store.HELD_MAX_S", 0.0)
     monkeypatch.setattr("dollyd.daemon.journal.held_by", lambda _path: "sqlitebrowser (pid 812)")
     with closing(Journal.open(path)) as journal:
         with pytest.raises(JournalError, match="records cannot be kept"):
             journal.append(ChainMaker().begin().entries)
-        monkeypatch.setattr("dollyd.daemon.journal.HELD_MAX_S", 2.0)
+        monkeypatch.setattr("dollyd.daemon.journal.store.HELD_MAX_S", 2.0)
         with pytest.raises(JournalError, match=r"sqlitebrowser \(pid 812\) holds its lock"):
             journal.append(ChainMaker().begin().entries)

@@ -16,21 +16,21 @@ from tests.support.chains import keys, signer
 from typer.testing import CliRunner
 
 from dollyd.client import SiteTrust
-from dollyd.client.jws import parse_envelope
-from dollyd.client.trust import load_trust
-from dollyd.client.verify import verify_envelopes
+from dollyd.client.proof.verify import verify_envelopes
 from dollyd.daemon.cli import application
-from dollyd.daemon.clock import Quality
-from dollyd.daemon.continuation import closed_by_people, opens_by_itself
-from dollyd.daemon.core.record import ClockBody, Kind, encode
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.journal import Entry, Journal
-from dollyd.daemon.journal_tail import BY_CONFIGURATION
-from dollyd.daemon.keyring import Keyring, start_chains, turn_of
-from dollyd.daemon.signing import Signer, load_signer, new_key
-from dollyd.daemon.trust_file import keys_for_verification, keys_to_follow
-from dollyd.daemon.writer import Draft, Writer
+from dollyd.daemon.host.clock import Quality
+from dollyd.daemon.journal.store import Entry, Journal
+from dollyd.daemon.journal.tail import BY_CONFIGURATION
+from dollyd.daemon.journal.writer import Draft, Writer
+from dollyd.daemon.keys.signing import Signer, load_signer, new_key
+from dollyd.daemon.keys.trust_file import keys_for_verification, keys_to_follow
+from dollyd.daemon.table.chains import Keyring, start_chains, turn_of
+from dollyd.daemon.table.resume import closed_by_people, opens_by_itself
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import ClockBody, Kind, encode
+from dollyd.wire.stamp import NS_PER_S, Stamp
+from dollyd.wire.trust import load_trust
 
 AT = Stamp(NS_PER_S, 1_796_000_000 * NS_PER_S)
 A, B, C = signer(1), signer(2), signer(3)

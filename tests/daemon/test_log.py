@@ -17,7 +17,7 @@ from typing import TypeAlias
 import pytest
 from tests.support.daemon import Installation
 
-from dollyd.daemon.log import LINES_MAX, LogWriter, _OfLibraries
+from dollyd.daemon.host.log import LINES_MAX, LogWriter, _OfLibraries
 
 MakeLog: TypeAlias = Callable[..., LogWriter]
 WAIT_S = 60

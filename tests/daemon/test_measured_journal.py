@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.support.chains import ChainMaker
 
-from dollyd.daemon.measured_journal import MeasuredJournal
+from dollyd.daemon.journal.measured_journal import MeasuredJournal
 
 
 def test_commits_and_captures_are_measured(tmp_path: Path) -> None:

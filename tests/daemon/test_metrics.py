@@ -8,9 +8,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 from tests.support.broker import until
 
-from dollyd.daemon.core.stamp import NS_PER_MS
-from dollyd.daemon.durations import Durations
-from dollyd.daemon.health import (
+from dollyd.daemon.health.health import (
     ClockHealth,
     DeviceHealth,
     JournalHealth,
@@ -19,8 +17,10 @@ from dollyd.daemon.health import (
     NodeHealth,
     WriterHealth,
 )
-from dollyd.daemon.metrics import MetricsFile, openmetrics
-from dollyd.daemon.publisher_stats import PublisherStats
+from dollyd.daemon.health.metrics import MetricsFile, openmetrics
+from dollyd.daemon.journal.durations import Durations
+from dollyd.daemon.link.publisher_stats import PublisherStats
+from dollyd.wire.stamp import NS_PER_MS
 
 HEALTH = NodeHealth(
     time="2026-03-01T20:00:00.000000000Z",

@@ -12,12 +12,12 @@ from tests.support.chains import ChainMaker
 from tests.support.commands import DEALER, later, order
 from tests.support.desk import Bench, at_desk, why
 
-from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.commands.moment import Moment, _ns
-from dollyd.daemon.core.record import Kind, Time
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.journal import Journal
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.journal.store import Journal
+from dollyd.wire.errors import JournalError
+from dollyd.wire.record import Kind, Time
+from dollyd.wire.stamp import NS_PER_S, iso_utc
 
 
 @pytest.fixture

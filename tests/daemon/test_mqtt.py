@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.support.broker import Line, Mosquitto, free_port, listening, until
 
-from dollyd.daemon.brokers.address import Address, parse_broker
-from dollyd.daemon.mqtt import INBOX_MAX, Cause, LinkError, MqttLink, MqttSettings, Will
+from dollyd.daemon.link.address import Address, parse_broker
+from dollyd.daemon.link.mqtt import INBOX_MAX, Cause, LinkError, MqttLink, MqttSettings, Will
 
 
 @pytest.fixture

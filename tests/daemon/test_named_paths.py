@@ -14,10 +14,10 @@ from tests.support.daemon import Installation
 from tests.support.rights import NO_ROOT, NOBODY, as_nobody, open_folder
 
 from dollyd.daemon.app import checked, open_journal
-from dollyd.daemon.errors import ConfigError
 from dollyd.daemon.evidence.texts import to_toml
-from dollyd.daemon.files import Sight, look_for
-from dollyd.daemon.settings import load
+from dollyd.daemon.settings.load import load
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.files import Sight, look_for
 
 WHEEL, ODDS = "tables.r1.devices.wheel", "tables.r1.devices.odds"
 READ = (

@@ -12,8 +12,8 @@ from tests.support.commands import CHAIN, correction, manual
 
 from dollyd.daemon.commands.originals import read_original
 from dollyd.daemon.core.events import Original
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.journal import Journal
+from dollyd.daemon.journal.store import Journal
+from dollyd.wire.record import Kind
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.publishing import record
 
-from dollyd.daemon.broker_memory import STATUSES_KEPT, BrokerMemory, Verdict
-from dollyd.daemon.node_status import Node
-from dollyd.daemon.outbox import Outbox, Sent
+from dollyd.daemon.link.broker_memory import STATUSES_KEPT, BrokerMemory, Verdict
+from dollyd.daemon.link.node_status import Node
+from dollyd.daemon.link.outbox import Outbox, Sent
 
 WINDOW = 500
 

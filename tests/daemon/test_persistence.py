@@ -10,9 +10,9 @@ from tests.support.site_broker import CONFIG, Site, site_of
 
 from dollyd.daemon.brokers.finding import Finding, Level
 from dollyd.daemon.brokers.persistence import Look, Marker, judge, take_look
-from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.daemon.mqtt import MqttLink, MqttSettings
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.link.mqtt import MqttLink, MqttSettings
+from dollyd.wire.stamp import NS_PER_S
+from dollyd.wire.topics import Topics
 
 TOPIC = Topics("house").node_check("box1", "marker")
 NOON_S = 1_800_000_000

@@ -26,12 +26,12 @@ from tests.support.publishing import (
     without_repeats,
 )
 
-from dollyd.daemon.backoff import Backoff
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.mqtt import Cause
-from dollyd.daemon.node_status import Node
-from dollyd.daemon.publisher import Publisher
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.link.backoff import Backoff
+from dollyd.daemon.link.mqtt import Cause
+from dollyd.daemon.link.node_status import Node
+from dollyd.daemon.link.publisher import Publisher
+from dollyd.wire.errors import JournalError
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from dollyd.daemon.cli import application
 from dollyd.daemon.core.games.spec import Drawn
-from dollyd.daemon.core.record import FINAL_KINDS, Kind
-from dollyd.daemon.record_words import TOLD, outcome_in_words, words_of
+from dollyd.daemon.table.record_words import TOLD, outcome_in_words, words_of
+from dollyd.wire.record import FINAL_KINDS, Kind
 
 PERSONS = [{"operator": "d1", "role": "dealer", "command": ""}, {"operator": "p1", "role": "pit-boss"}]
 SEVENTEEN = {"pocket": "17", "wheel_index": 8, "colour": "black"}

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 from tests.support.broker import until
 
-from dollyd.daemon import reload
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.reload import TableChanges
+from dollyd.daemon.table import reload
+from dollyd.daemon.table.reload import TableChanges
+from dollyd.wire.errors import ConfigError
 
 
 class Floor:

@@ -12,12 +12,12 @@ from tests.support.tables import DICE, WHEEL, game_setup, make_setup
 from tests.support.tlp_lines import Speaker, setup_of
 from tests.support.wheel_lines import Game
 
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.engine import Engine
-from dollyd.daemon.replay import Attempt, CaptureError, rederive, replay_plain
+from dollyd.daemon.table.capture import Attempt, CaptureError, rederive, replay_plain
+from dollyd.daemon.table.engine import Engine
 from dollyd.drivers import DRIVERS
-from dollyd.drivers.protocols.cammegh_ss2 import Ss2Protocol
+from dollyd.drivers.protocols.cammegh_ss2.driver import Ss2Protocol
 from dollyd.drivers.spec import DeviceSetup
+from dollyd.wire.record import Kind
 
 SEED = 11
 CLOSED = "*X;6;017; 8;0;000;0"

@@ -13,8 +13,6 @@ import pytest
 from tests.support.broker import Mosquitto, listening, until
 from tests.support.chains import ChainMaker
 
-from dollyd.client.jws import parse_envelope
-from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.consumers.replay import (
     RECORDS_A_REQUEST,
     RECORDS_A_TURN,
@@ -23,15 +21,17 @@ from dollyd.daemon.consumers.replay import (
     ReplayService,
 )
 from dollyd.daemon.consumers.turns import WAITING_MAX
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.inbox import Inbox
-from dollyd.daemon.journal import Entry, Journal
-from dollyd.daemon.mqtt import Cause, LinkError, Message, MqttSettings
-from dollyd.daemon.node_status import Node
-from dollyd.daemon.publisher import Publisher
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.journal.store import Entry, Journal
+from dollyd.daemon.link.inbox import Inbox
+from dollyd.daemon.link.mqtt import Cause, LinkError, Message, MqttSettings
+from dollyd.daemon.link.node_status import Node
+from dollyd.daemon.link.publisher import Publisher
+from dollyd.wire.errors import JournalError
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import NS_PER_S, Stamp
+from dollyd.wire.topics import Topics
 
 TOPICS = Topics("house")
 CHAIN = "a" * 32

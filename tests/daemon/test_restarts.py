@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.daemon import Installation
 
-from dollyd.daemon.restarts import PAUSE_MAX_S, RESTART_S, SHORT_S, Restarts
+from dollyd.daemon.host.restart_pause import PAUSE_MAX_S, RESTART_S, SHORT_S, Restarts
 
 
 class Service:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dollyd.daemon.retained import Retained
-from dollyd.daemon.retained_book import RetainedBook
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.link.retained import Retained
+from dollyd.daemon.link.retained_book import RetainedBook
+from dollyd.wire.topics import Topics
 
 TOPICS = Topics("hall")
 WHEEL, ODDS = TOPICS.device("r1", "wheel"), TOPICS.device("r1", "odds")

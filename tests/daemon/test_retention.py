@@ -16,11 +16,11 @@ from tests.support.chains import ChainMaker, decision, keys, signer
 from tests.support.journals import envelopes
 from tests.support.rights import NO_ROOT, NOBODY, as_nobody, open_folder
 
-from dollyd.client.verify import verify_journal
-from dollyd.daemon import retention
+from dollyd.client.proof.verify import verify_journal
 from dollyd.daemon.commands.marks import CommandMarks, marks_path
-from dollyd.daemon.core.record import Kind, Time
-from dollyd.daemon.journal import Journal
+from dollyd.daemon.journal import retention
+from dollyd.daemon.journal.store import Journal
+from dollyd.wire.record import Kind, Time
 
 CAPTURE = b"raw frames"
 NEVER, ALL = "1970-01-01T00:00:00.000000000Z", "9999-01-01T00:00:00.000000000Z"
@@ -276,7 +276,7 @@ def journal_of_nobody() -> Iterator[Path]:
         yield path
 
 
-_PRUNE = """import sys; from pathlib import Path; from dollyd.daemon.journal import Journal
+_PRUNE = """import sys; from pathlib import Path; from dollyd.daemon.journal.store import Journal
 journal = Journal.open(Path(sys.argv[1]))
 print("pruned", [journal.prune_records("9999") for _ in range(3)][0])
 journal.set_cursor("publisher", journal.cursor("publisher"))

@@ -15,15 +15,15 @@ from tests.support.journals import evidence_of, journal_of
 from typer.testing import CliRunner
 
 from dollyd.client import FileWatermarks, SiteTrust, Trust, Watermark
-from dollyd.client.judgement import Position
-from dollyd.client.trust import load_trust
-from dollyd.client.verify import verify_envelopes
-from dollyd.daemon import last_records
+from dollyd.client.proof.verify import verify_envelopes
 from dollyd.daemon.cli import application
-from dollyd.daemon.files import replace_file
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.keyring import too_early
-from dollyd.daemon.trust_file import keys_to_follow
+from dollyd.daemon.evidence import last_records
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.keys.trust_file import keys_to_follow
+from dollyd.daemon.table.chains import too_early
+from dollyd.wire.files import replace_file
+from dollyd.wire.judgement import Position
+from dollyd.wire.trust import load_trust
 
 EARLIER = ("--not-before", "2026-01-01")
 

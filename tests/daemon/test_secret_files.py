@@ -14,13 +14,13 @@ from tests.support.daemon import Installation
 from tests.support.rights import open_folder
 
 from dollyd.daemon.cli.options import secret_file
-from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.doctor.case import open_case
 from dollyd.daemon.doctor.checks import check_start, findings
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.host import Host
-from dollyd.daemon.named_paths import is_secret
-from dollyd.daemon.secret_files import read_secret, write_secret
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.host.machine import Host
+from dollyd.daemon.host.secret_files import read_secret, write_secret
+from dollyd.daemon.settings.file_names import is_secret
+from dollyd.wire.errors import ConfigError
 
 SECRETS = [key for key in READ if is_secret(key)]
 

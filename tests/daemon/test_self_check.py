@@ -14,10 +14,8 @@ from tests.support.broker import until
 from tools.manifest import seal_directory, seal_wheel
 
 from dollyd.daemon.core.events import PlayHalted
-from dollyd.daemon.core.record import SelfCheckBody
-from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.daemon.halts import Halt, Halts
-from dollyd.daemon.self_check import (
+from dollyd.daemon.health.halts import Halt, Halts
+from dollyd.daemon.host.self_check import (
     DIFFERS_MAX,
     ENVIRONMENT,
     EVERY_S,
@@ -30,6 +28,8 @@ from dollyd.daemon.self_check import (
     sealed_folder,
 )
 from dollyd.simulators.clock import VirtualClock
+from dollyd.wire.record import SelfCheckBody
+from dollyd.wire.stamp import NS_PER_S
 
 FILES = {"__init__.py": "", "daemon/app.py": "run", "config/rulebooks/roulette.toml": "id = 'x'"}
 LIBRARIES = (

@@ -9,12 +9,12 @@ import pytest
 from tests.support.broker import Mosquitto, listening
 from tests.support.daemon import NODE, TOPICS, Installation
 
-from dollyd.client.jws import EnvelopeError, parse_envelope
 from dollyd.daemon import selftest as chain
 from dollyd.daemon.cli.selftest import _played
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.mqtt import MqttSettings
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.link.mqtt import MqttSettings
 from dollyd.daemon.selftest import SELFTEST_TYP, Stage, selftest
+from dollyd.wire.jws import EnvelopeError, parse_envelope
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,19 +16,19 @@ from tests.support.broker import until
 from tests.support.desk import at_desk
 
 from dollyd.daemon.consumers.replay import ReplayService
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
-from dollyd.daemon.duties import Duties, Pulse
-from dollyd.daemon.errors import InvariantError
-from dollyd.daemon.hotplug import Hotplug
-from dollyd.daemon.inbox import Inbox
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.mqtt import MqttLink, MqttSettings
-from dollyd.daemon.node_status import Node
-from dollyd.daemon.publisher import Publisher
-from dollyd.daemon.service import Manager, Watchdog, watchdog_us
-from dollyd.daemon.stream_source import Entry
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.host.hotplug import Hotplug
+from dollyd.daemon.host.systemd import Manager, Watchdog, watchdog_us
+from dollyd.daemon.host.tasks import Duties, Pulse
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.journal.stream_source import Entry
+from dollyd.daemon.link.inbox import Inbox
+from dollyd.daemon.link.mqtt import MqttLink, MqttSettings
+from dollyd.daemon.link.node_status import Node
+from dollyd.daemon.link.publisher import Publisher
 from dollyd.simulators.clock import VirtualClock, settle
+from dollyd.wire.errors import InvariantError
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
+from dollyd.wire.topics import Topics
 
 
 class FakeManager:
@@ -168,7 +168,7 @@ async def never(*_arguments: object) -> None:
 async def test_a_duty_that_hangs_is_named_and_starves_the_watchdog(
     manager: FakeManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("dollyd.daemon.duties.BEAT_EVERY_S", 0.001)
+    monkeypatch.setattr("dollyd.daemon.host.tasks.BEAT_EVERY_S", 0.001)
     limit_s = 30
     async with at_desk(tmp_path) as bench:
         pulses = {"commands": bench.desk.pulse}
@@ -209,7 +209,7 @@ async def test_a_duty_at_rest_and_a_machine_that_slept_starve_nobody(manager: Fa
 
 
 async def test_idle_duties_come_around_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dollyd.daemon.duties.BEAT_EVERY_S", 0.001)
+    monkeypatch.setattr("dollyd.daemon.host.tasks.BEAT_EVERY_S", 0.001)
     line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     hotplug = Hotplug(lambda: pytest.fail("nothing was plugged in"), lambda: line)
     journal = Journal.open(tmp_path / "journal.db")

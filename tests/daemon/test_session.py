@@ -15,13 +15,13 @@ from structlog.testing import capture_logs
 from tests.support.pty_pair import PtyPair, until
 from tests.support.scripted import GOOD, Script, Table, running, scripted
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
-from dollyd.daemon.errors import InvariantError
-from dollyd.daemon.session import Backoff, DeviceSession, NoiseGuard
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.table.session import Backoff, DeviceSession, NoiseGuard
 from dollyd.drivers.framing import Frame, LineDecoder
 from dollyd.drivers.transports.serial import SerialSettings, SerialTransport
 from dollyd.simulators.clock import settle
+from dollyd.wire.errors import InvariantError
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from tests.support.scripted import GOOD, Script, Table, running, scripted
 
-from dollyd.daemon import session as session_module
 from dollyd.daemon.core.budget import PAUSE_MS
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
-from dollyd.daemon.stall import STALL_MS
+from dollyd.daemon.host.stall import STALL_MS
+from dollyd.daemon.table import session as session_module
 from dollyd.simulators.clock import settle
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from tests.support.tables import TEXTS
 
 from dollyd.daemon.core.events import TurnsBasis
 from dollyd.daemon.core.games import GAMES
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.settings import load, shipped_table
+from dollyd.daemon.settings.load import load, shipped_table
 from dollyd.drivers import DRIVERS
 from dollyd.drivers.spec import Place, Proof
+from dollyd.wire.errors import ConfigError
 
 ROULETTE = frozenset({"roulette"})
 CERTIFIED = frozenset({TurnsBasis.CERTIFIED})

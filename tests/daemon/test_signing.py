@@ -21,9 +21,9 @@ from joserfc import jws as joserfc_jws
 from joserfc.jwk import OKPKey
 from tests.support.chains import signer
 
-from dollyd.client.jws import keys_of_jwks, parse_envelope, verify_envelope
-from dollyd.daemon.errors import ConfigError, SigningError
-from dollyd.daemon.signing import Signer, load_signer, new_key
+from dollyd.daemon.keys.signing import Signer, load_signer, new_key
+from dollyd.wire.errors import ConfigError, SigningError
+from dollyd.wire.jws import keys_of_jwks, parse_envelope, verify_envelope
 
 
 def _load(path: Path) -> str:
@@ -123,7 +123,7 @@ def test_a_systemd_credential_is_one_for_a_command_beside_the_service_too(
     path.chmod(0o440)
     with pytest.raises(ConfigError, match="read by others"):
         _load(path)
-    monkeypatch.setattr("dollyd.daemon.secret_files._CREDENTIALS", str(tmp_path))
+    monkeypatch.setattr("dollyd.daemon.host.secret_files._CREDENTIALS", str(tmp_path))
     assert _load(path) == kid
 
 

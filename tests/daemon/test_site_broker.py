@@ -15,10 +15,10 @@ from tests.support.site_broker import CONFIG, DEBIAN, Site, site_of
 from dollyd.daemon.brokers.acl import node_acl
 from dollyd.daemon.brokers.check import BrokerCheck
 from dollyd.daemon.brokers.finding import Finding, Level
-from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.commands.line import NoAnswerError, TableLine
-from dollyd.daemon.mqtt import Cause, LinkError, MqttLink, MqttSettings
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.link.mqtt import Cause, LinkError, MqttLink, MqttSettings
+from dollyd.wire.topics import Topics
 
 TOPICS = Topics("house")
 

@@ -18,17 +18,17 @@ from tests.support.daemon import Installation
 from tools.schemas.evening import Evening
 from typer.testing import CliRunner
 
-from dollyd.client.key_source import source_of
 from dollyd.daemon.cli import application
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.core.void_rules import INSPECTED_AFTER
-from dollyd.daemon.displays import Since, TableState
-from dollyd.daemon.journal_entry import utc_ns
-from dollyd.daemon.node_status import Node
+from dollyd.daemon.journal.entry import utc_ns
+from dollyd.daemon.link.node_status import Node
 from dollyd.daemon.site_lines import in_lines
 from dollyd.daemon.site_status import CHECKED, NOT_CHECKED, SiteStatus, site_status
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.table.state_topics import Since, TableState
 from dollyd.drivers.spec import Status
+from dollyd.wire.key_source import source_of
+from dollyd.wire.stamp import NS_PER_S, iso_utc
+from dollyd.wire.topics import Topics
 
 TOPICS = Topics(SITE)
 NOW_NS = utc_ns(UTC) + 90 * NS_PER_S

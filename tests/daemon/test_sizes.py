@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from tests.support.broker import Listener, Mosquitto, listening, until
 from tests.support.publishing import TOPICS, Journal, Record, make, record, running, settings
 
-from dollyd.daemon.mqtt import Cause, LinkError, MqttLink
+from dollyd.daemon.link.mqtt import Cause, LinkError, MqttLink
 
 LONG = 9
 """The entry that no broker of these tests takes; it is of table t1."""

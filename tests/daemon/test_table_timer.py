@@ -8,11 +8,11 @@ from random import Random
 import pytest
 from tests.support.daemon import Installation
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.settings import load
-from dollyd.daemon.table import TableRunner
-from dollyd.daemon.writer import Draft
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.journal.writer import Draft
+from dollyd.daemon.settings.load import load
+from dollyd.daemon.table.runner import TableRunner
+from dollyd.wire.errors import JournalError
 
 
 class FullSink:

@@ -1,4 +1,4 @@
-"""What comes from outside cannot steer a terminal (one way out: `dollyd.daemon.terminal`)."""
+"""What comes from outside cannot steer a terminal (one way out: `dollyd.daemon.host.terminal`)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from structlog.testing import CapturingLogger
 from tests.support.commands import CHAIN, DEALER, order
 
 import dollyd.daemon
-from dollyd.client.command import digest
-from dollyd.client.verify import Head, Problem, Report
+from dollyd.client.proof.verify import Head, Problem, Report
 from dollyd.daemon.cli import table as table_command
 from dollyd.daemon.cli import verify as verify_command
 from dollyd.daemon.cli.doctor import in_two_lines
 from dollyd.daemon.commands.line import NoAnswerError, Shown
 from dollyd.daemon.discovery.report import Found, lines
 from dollyd.daemon.discovery.sysfs import UsbDevice
-from dollyd.daemon.displays import Pending
 from dollyd.daemon.doctor.case import Finding, Severity
-from dollyd.daemon.log import processors
-from dollyd.daemon.terminal import say, say_json, shown
+from dollyd.daemon.host.log import processors
+from dollyd.daemon.host.terminal import say, say_json, shown
+from dollyd.daemon.table.state_topics import Pending
+from dollyd.wire.command import digest
 
 HOSTILE = "\x1b[2J\x1b[1;1Hgood\x1b[8m\r\n\x9b2J\u202egood\u2066\x00\x7f\u200b\ud800"
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dollyd.daemon.errors import InvariantError
-from dollyd.daemon.topics import Topics, check_name
+from dollyd.wire.errors import InvariantError
+from dollyd.wire.topics import Topics, check_name
 
 TOPICS = Topics("oslo-1")
 

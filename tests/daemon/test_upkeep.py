@@ -15,17 +15,17 @@ from tests.daemon.test_settings import refused, written
 from tests.support.broker import until
 from tests.support.simulated import SETUP, SimulatedTable, protocols
 
-from dollyd.client.round_rules import RoundRules
-from dollyd.daemon.audit import Audit
 from dollyd.daemon.core.events import HostIncident, PlayHalted
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
-from dollyd.daemon.engine import Input, house
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.replay import rederive
+from dollyd.daemon.health.upkeep import Upkeep
+from dollyd.daemon.journal.audit import Audit
 from dollyd.daemon.sections import JournalSection
-from dollyd.daemon.upkeep import Upkeep
+from dollyd.daemon.table.capture import rederive
+from dollyd.daemon.table.engine import Input, house
 from dollyd.simulators.clock import VirtualClock
+from dollyd.wire.errors import JournalError
+from dollyd.wire.record import Kind
+from dollyd.wire.round_rules import RoundRules
+from dollyd.wire.stamp import NS_PER_S, iso_utc
 
 MB = 1_000_000
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from dollyd.daemon import ports
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.ports import check_access, check_port
-from dollyd.daemon.secret_files import write_secret
-from dollyd.daemon.settings import DeviceSettings, load
-from dollyd.daemon.table import transport_of
+from dollyd.daemon.host.secret_files import write_secret
+from dollyd.daemon.settings import ports
+from dollyd.daemon.settings.load import DeviceSettings, load
+from dollyd.daemon.settings.ports import check_access, check_port
+from dollyd.daemon.table.runner import transport_of
 from dollyd.drivers.transports.serial import SerialTransport
 from dollyd.drivers.transports.usb import UsbTransport
 from dollyd.drivers.transports.usb_port import UsbSettings
+from dollyd.wire.errors import ConfigError
 
 EXAMPLE = files("dollyd").joinpath("config", "examples", "roulette-b.toml").read_text()
 ODDS = "tables.roulette-1.devices.odds"
@@ -162,7 +162,7 @@ def test_a_serial_port_that_this_process_may_not_use_is_refused(
 ) -> None:
     null = device(tmp_path, "truerng", "/dev/null")
     check_access("f", null)
-    monkeypatch.setattr("dollyd.daemon.ports.os.access", lambda *_: False)  # root may use every port
+    monkeypatch.setattr("dollyd.daemon.settings.ports.os.access", lambda *_: False)  # root may use every port
     check_access("f", device(tmp_path, "truerng", str(tmp_path / "none")))
     with pytest.raises(ConfigError, match="dialout"):
         check_access("f", null)

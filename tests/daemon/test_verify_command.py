@@ -11,8 +11,8 @@ from tests.support.chains import ChainMaker, signer
 from typer.testing import CliRunner, Result
 
 from dollyd.daemon.cli import application
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.journal import Journal
+from dollyd.daemon.journal.store import Journal
+from dollyd.wire.errors import ConfigError
 
 VECTORS = Path(__file__).resolve().parents[2] / "docs" / "vectors"
 EVENING, KEYS = VECTORS / "good-evening.jsonl", ("--keys", VECTORS / "keys.json")

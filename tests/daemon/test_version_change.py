@@ -13,11 +13,11 @@ from tests.support.chains import ChainMaker
 from tests.support.tables import make_setup
 
 from dollyd.daemon.core import decision
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.journal import Journal, Tail
-from dollyd.daemon.settings import TableSettings
-from dollyd.daemon.version_change import check_version_change
+from dollyd.daemon.journal.store import Journal, Tail
+from dollyd.daemon.settings.load import TableSettings
+from dollyd.daemon.table.version_change import check_version_change
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.record import Kind
 
 RESULT_SEQ = 4
 

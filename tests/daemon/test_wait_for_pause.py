@@ -15,10 +15,10 @@ from tests.support.machine import Machine
 from typer.testing import CliRunner, Result
 
 from dollyd.daemon.cli import application, wait_for_pause
-from dollyd.daemon.core.record import Kind, Time
-from dollyd.daemon.core.stamp import iso_utc
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.journal import Journal
+from dollyd.daemon.journal.store import Journal
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.record import Kind, Time
+from dollyd.wire.stamp import iso_utc
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from dollyd.daemon.consumers.watermarks import (
     Limits,
     Watermarks,
 )
-from dollyd.daemon.core.record import IncidentBody
-from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.daemon.journal import Entry
-from dollyd.daemon.mqtt import Message
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.journal.store import Entry
+from dollyd.daemon.link.mqtt import Message
 from dollyd.simulators.clock import VirtualClock
+from dollyd.wire.record import IncidentBody
+from dollyd.wire.stamp import NS_PER_S
+from dollyd.wire.topics import Topics
 
 TOPICS = Topics("house")
 OLD, NOW = "a" * 32, "b" * 32

@@ -14,15 +14,15 @@ import msgspec
 import pytest
 from tests.support.chains import decision, keys, signer
 
-from dollyd.client.jws import parse_envelope
-from dollyd.client.verify import verify_envelopes
-from dollyd.daemon.clock import Clock, Quality
-from dollyd.daemon.core.record import ClockBody, Kind, encode
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp
-from dollyd.daemon.errors import InvariantError, JournalError
-from dollyd.daemon.journal import Entry, Journal, NewEntry
-from dollyd.daemon.journal_damage import Damage
-from dollyd.daemon.writer import CROWD, Draft, Writer, chain_start
+from dollyd.client.proof.verify import verify_envelopes
+from dollyd.daemon.host.clock import Clock, Quality
+from dollyd.daemon.journal.damage import Damage
+from dollyd.daemon.journal.store import Entry, Journal, NewEntry
+from dollyd.daemon.journal.writer import CROWD, Draft, Writer, chain_start
+from dollyd.wire.errors import InvariantError, JournalError
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import ClockBody, Kind, encode
+from dollyd.wire.stamp import NS_PER_S, Stamp
 
 AT = Stamp(NS_PER_S, 1_796_000_000 * NS_PER_S)
 WAIT_S = 10
@@ -321,7 +321,7 @@ def test_b45_fsync_comes_before_anybody_is_told(tmp_path: Path) -> None:
     code = """
 import os, sys
 from pathlib import Path
-from dollyd.daemon.journal import Journal
+from dollyd.daemon.journal.store import Journal
 from tests.daemon.test_writer import Desk, _clock_draft
 desk = Desk(Journal.open(Path(sys.argv[1])))
 desk.writer._on_written = lambda entries: [os.write(1, b"told %d\\n" % entry.seq) for entry in entries]

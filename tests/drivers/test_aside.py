@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dollyd.daemon.errors import TransportError
 from dollyd.drivers.transports.aside import Aside
+from dollyd.wire.errors import TransportError
 
 
 class Slow:

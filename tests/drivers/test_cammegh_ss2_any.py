@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.support.wheel_lines import SILENCE_MS, Ear, Game, device_setup, pocket_text, status
 
 from dollyd.daemon.core.events import Reading
-from dollyd.drivers.protocols.cammegh_ss2 import Ss2Protocol
-from dollyd.drivers.protocols.cammegh_ss2_lines import parse
+from dollyd.drivers.protocols.cammegh_ss2.driver import Ss2Protocol
+from dollyd.drivers.protocols.cammegh_ss2.lines import parse
 
 few = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

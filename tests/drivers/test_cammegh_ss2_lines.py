@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.wheel_lines import status
 
-from dollyd.drivers.protocols.cammegh_ss2_lines import (
+from dollyd.drivers.protocols.cammegh_ss2.lines import (
     BareNumber,
     BonusNumber,
     FaultCode,

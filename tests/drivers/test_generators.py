@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dollyd.daemon.core.events import DeviceEvent, DeviceReady, DeviceTrouble, OddsDrawn, OddsFailed
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.drivers import DRIVERS
 from dollyd.drivers.framing import BadFrame, Frame
 from dollyd.drivers.protocols.generators import (
@@ -30,6 +29,7 @@ from dollyd.drivers.protocols.generators import (
 )
 from dollyd.drivers.protocols.odds_monitor import ONES_IN_A_ROW_MAX, TOO_FEW, TWOS_IN_A_ROW_MAX, WINDOW
 from dollyd.drivers.spec import NOTHING, DeviceSetup, DrawOdds, Said, Status
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 NONCE, OTHER_NONCE = "9C0D4E7A11B2F00D", "0000000000000001"
 PERIOD_MS = 500

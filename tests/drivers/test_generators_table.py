@@ -18,18 +18,17 @@ from tests.support.pty_pair import PtyPair, until
 from tests.support.tables import ODDS_BOX, START, WHEEL, later, make_setup
 from tests.support.wheel_lines import Game, status
 
-from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.core.events import OddsDrawn, Spoken, TableOpened
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.state import Bound, Setup
-from dollyd.daemon.engine import Engine, Input, NewRecord, Op, Output, house
-from dollyd.daemon.replay import rederive
-from dollyd.daemon.session import DeviceSession
-from dollyd.daemon.settings import DeviceSettings, load
-from dollyd.daemon.table import transport_of
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.settings.load import DeviceSettings, load
+from dollyd.daemon.table.capture import rederive
+from dollyd.daemon.table.engine import Engine, Input, NewRecord, Op, Output, house
+from dollyd.daemon.table.runner import transport_of
+from dollyd.daemon.table.session import DeviceSession
 from dollyd.drivers import DRIVERS
 from dollyd.drivers.framing import AnyFrame
-from dollyd.drivers.protocols.cammegh_ss2 import Ss2Protocol
+from dollyd.drivers.protocols.cammegh_ss2.driver import Ss2Protocol
 from dollyd.drivers.protocols.generators import proof_of, table_of_block, truerng
 from dollyd.drivers.random_blocks import BLOCK_BYTES
 from dollyd.drivers.spec import DeviceProtocol, DeviceSetup, DrawOdds, Status
@@ -40,6 +39,7 @@ from dollyd.simulators.pty import PtyLink
 from dollyd.simulators.runner import Device
 from dollyd.simulators.usb import SimulatedUsb
 from dollyd.simulators.usb_gadget import Gadget, Interface
+from dollyd.wire.record import Kind
 
 NONCE = "9C0D4E7A11B2F00D"
 CHUNK_BYTES = 4096

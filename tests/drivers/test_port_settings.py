@@ -13,11 +13,11 @@ import pytest
 from tests.support.pty_pair import PtyPair, until
 from tests.support.scripted import GOOD, Script, Table, running
 
-from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.daemon.session import DeviceSession
+from dollyd.daemon.table.session import DeviceSession
 from dollyd.drivers.framing import LineDecoder
 from dollyd.drivers.transports.serial import SerialSettings, SerialTransport
 from dollyd.simulators.clock import settle
+from dollyd.wire.stamp import NS_PER_S
 
 SETTER = """
 import os, sys, termios

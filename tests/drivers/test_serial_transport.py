@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from tests.support.pty_pair import PtyPair, until
 
-from dollyd.daemon.errors import TransportError
 from dollyd.drivers.transports import ports
 from dollyd.drivers.transports import serial as serial_transport
 from dollyd.drivers.transports.serial import (
@@ -26,6 +25,7 @@ from dollyd.drivers.transports.serial import (
     SerialSettings,
     SerialTransport,
 )
+from dollyd.wire.errors import TransportError
 
 HOLDER = """
 import fcntl, os, sys

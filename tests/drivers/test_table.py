@@ -9,11 +9,11 @@ from typing import cast
 import pytest
 
 from dollyd.daemon.core.games import GAMES
-from dollyd.daemon.core.stamp import Stamp
-from dollyd.daemon.settings import DeviceSettings
-from dollyd.daemon.table import patience_ms
+from dollyd.daemon.settings.load import DeviceSettings
+from dollyd.daemon.table.runner import patience_ms
 from dollyd.drivers import DRIVERS
 from dollyd.drivers.spec import NOTHING, DeviceProtocol, DeviceSetup, DriverSpec, Proof, Status
+from dollyd.wire.stamp import Stamp
 
 ROLES = {"wheel", "ball", "odds", "dice", "console"}
 AT = Stamp(10**12, 10**18)

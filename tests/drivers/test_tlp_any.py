@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.tlp_lines import Host, Speaker, setup_of
 
 from dollyd.daemon.core.events import DrawUpdate, Spoken
-from dollyd.drivers.protocols.tlp_sentence import Sentence, build
+from dollyd.drivers.protocols.tlp.sentence import Sentence, build
 
 TALKERS = {
     "WH": ("roulette", ["GameStarted", "DrawStarted", "BetsClosed", "Reading"]),

@@ -24,7 +24,7 @@ from dollyd.daemon.core.events import (
     ThrowRejected,
     VoidDeclared,
 )
-from dollyd.drivers.protocols.tlp_console import REMEMBERED_MAX
+from dollyd.drivers.protocols.tlp.console import REMEMBERED_MAX
 from dollyd.drivers.spec import Badges, Status
 
 ME = "console:console"

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.support.odds_lines import HELLO, KEY, PERIOD_MS, SERIAL, Host, answer, proof, sentence
 
 from dollyd.daemon.core.events import DeviceReady, DeviceTrouble, OddsDrawn
-from dollyd.daemon.core.stamp import Stamp
 from dollyd.drivers.framing import BadFrame
 from dollyd.drivers.protocols.odds_monitor import ONES_IN_A_ROW_MAX, TWOS_IN_A_ROW_MAX
-from dollyd.drivers.protocols.tlp import protocol
-from dollyd.drivers.protocols.tlp_odds_box import mac
+from dollyd.drivers.protocols.tlp.driver import protocol
+from dollyd.drivers.protocols.tlp.odds_box import mac
 from dollyd.drivers.spec import DeviceSetup, Status
+from dollyd.wire.stamp import Stamp
 
 NONCE = "9C0D4E7A11B2F00D"
 OTHER_NONCE = "0000000000000001"

@@ -14,10 +14,10 @@ from tests.support.tlp_lines import OPENED_MS
 from tests.support.tlp_speakers import Camera, Console, Detector, MoneyWheel, Wheel
 
 from dollyd.daemon.core.events import HouseEvent, Seated, ShooterDeclined, TableOpened
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
-from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house
-from dollyd.daemon.settings import load
+from dollyd.daemon.settings.load import load
+from dollyd.daemon.table.engine import Engine, Input, NewRecord, Op, house
 from dollyd.drivers.framing import Frame, LineDecoder
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 HEAD = """
 site = "s"

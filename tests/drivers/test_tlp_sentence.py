@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dollyd.drivers.protocols.tlp_sentence import SENTENCE_MAX_BYTES, Sentence, build, crc16, parse
+from dollyd.drivers.protocols.tlp.sentence import SENTENCE_MAX_BYTES, Sentence, build, crc16, parse
 
 EXAMPLES = (
     "$WHHEL,0,1,WHEEL,ACME,W37,SN000123,1.4.2,7F3A*FB47",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dollyd.drivers.protocols.tlp_sentence import build, parse
+from dollyd.drivers.protocols.tlp.sentence import build, parse
 from dollyd.simulators import tlp as simulated
 
 VECTORS = Path(__file__).resolve().parents[2] / "docs" / "protocols" / "tlp-1-vectors.txt"

@@ -26,7 +26,7 @@ from dollyd.daemon.core.events import (
     Spoken,
     TurnsBasis,
 )
-from dollyd.drivers.protocols.tlp_sentence import Sentence, build
+from dollyd.drivers.protocols.tlp.sentence import Sentence, build
 from dollyd.drivers.spec import Status
 
 # --- a game that goes well ---------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from dollyd.daemon.core.events import (
     Reading,
     ReadingContradicted,
 )
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.settings import load
+from dollyd.daemon.settings.load import load
 from dollyd.drivers.spec import NOTHING, DeviceSetup, DrawOdds, Status
+from dollyd.wire.errors import ConfigError
 
 ENDS = [b"\r\n", b"\n\r", b"\r", b"\n", b"\r\n\r\n"]
 

@@ -34,20 +34,20 @@ from tests.support.daemon import (
 from tests.support.simulated_table import SimulatedTable
 from typer.testing import CliRunner, Result
 
-from dollyd.client.answer import Answer
-from dollyd.client.command import COMMAND_TYP, digest, read_command
-from dollyd.client.jws import key_of_jwk, parse_envelope, verify_envelope
-from dollyd.client.key_source import KeySource
-from dollyd.client.trust import load_trust
 from dollyd.daemon.cli import application
 from dollyd.daemon.cli.table import application as table_application
 from dollyd.daemon.commands import line as table_line
 from dollyd.daemon.commands.line import TableLine
 from dollyd.daemon.commands.ssh_agent import agent_keys
-from dollyd.daemon.core.stamp import iso_utc
-from dollyd.daemon.errors import ConfigError, SigningError
-from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.signing import load_signer
+from dollyd.daemon.keys.signing import load_signer
+from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.wire.answer import Answer
+from dollyd.wire.command import COMMAND_TYP, digest, read_command
+from dollyd.wire.errors import ConfigError, SigningError
+from dollyd.wire.jws import key_of_jwk, parse_envelope, verify_envelope
+from dollyd.wire.key_source import KeySource
+from dollyd.wire.stamp import iso_utc
+from dollyd.wire.trust import load_trust
 
 COMMAND = payload(order("confirm") | {"role": "dealer"})
 

@@ -12,10 +12,10 @@ from tests.support.chains import ChainMaker
 from tests.support.daemon import NODE, TOPICS, Consumer, Daemon, Installation, journaled, verified
 from tests.support.simulated_table import SimulatedTable, playing
 
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.publisher import REPUBLISH
-from dollyd.daemon.signing import load_signer
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.keys.signing import load_signer
+from dollyd.daemon.link.publisher import REPUBLISH
+from dollyd.wire.record import Kind
 
 
 async def tell(broker: Mosquitto, topic: str, members: dict[str, Any], *, retain: bool = False) -> None:

@@ -11,7 +11,7 @@ from tests.support.broker import Mosquitto, until
 from tests.support.daemon import NODE, TOPICS, Consumer, Daemon, Installation, numbers
 from tests.support.simulated_table import SimulatedTable, playing
 
-from dollyd.daemon.core.stamp import NS_PER_MS
+from dollyd.wire.stamp import NS_PER_MS
 
 BACK_S = 2.0
 """From the plug to `ready` (design section 10)."""

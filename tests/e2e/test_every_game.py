@@ -29,7 +29,7 @@ from tests.support.daemon import (
     verified,
 )
 
-from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.host.clock import SystemClock
 from dollyd.simulators.demo.pit import Happened, Truth, evening_at, lay_out
 from dollyd.simulators.demo.pit_checks import came
 from dollyd.simulators.demo.tables import TABLES

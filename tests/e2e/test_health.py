@@ -16,7 +16,7 @@ from tests.support.daemon import NODE, TOPICS, Consumer, Daemon, Installation, d
 from tests.support.simulated_table import SimulatedTable, playing
 from tests.support.site_broker import Site, site_of
 
-from dollyd.daemon.health import NodeHealth
+from dollyd.daemon.health.health import NodeHealth
 
 
 @pytest.fixture

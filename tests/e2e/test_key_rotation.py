@@ -22,12 +22,12 @@ from tests.support.daemon import (
 )
 from tests.support.simulated_table import SimulatedTable, playing
 
-from dollyd.client.jws import Keys, keys_of_jwks, parse_envelope
-from dollyd.client.sources import JournalFile
-from dollyd.client.trust import NodeKey, Trust, load_trust
-from dollyd.client.verify import Report, verify_envelopes
-from dollyd.daemon.signing import Signer, load_signer, new_key
-from dollyd.daemon.trust_file import change_trust, new_trust
+from dollyd.client.proof.sources import JournalFile
+from dollyd.client.proof.verify import Report, verify_envelopes
+from dollyd.daemon.keys.signing import Signer, load_signer, new_key
+from dollyd.daemon.keys.trust_file import change_trust, new_trust
+from dollyd.wire.jws import Keys, keys_of_jwks, parse_envelope
+from dollyd.wire.trust import NodeKey, Trust, load_trust
 
 EARLY = "2026-01-01T00:00:00.000000000Z"
 PLAY_S = 30

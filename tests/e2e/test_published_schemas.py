@@ -10,7 +10,7 @@ from tests.support.broker import until
 from tests.support.daemon import NODE, TOPICS, Consumer, Daemon
 from tests.support.simulated_table import SimulatedTable, playing
 
-from dollyd.client.jws import parse_envelope
+from dollyd.wire.jws import parse_envelope
 
 CHANNELS = yaml.safe_load(ASYNCAPI.read_text("ascii"))["channels"]
 ADDRESSES = {

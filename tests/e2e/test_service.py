@@ -20,7 +20,7 @@ from tests.support.daemon import (
 from tests.support.simulated_table import SimulatedTable, playing
 
 PACKAGE = """
-import dollyd.daemon.self_check as module
+import dollyd.daemon.host.self_check as module
 from pathlib import Path
 module.SelfCheck.__init__.__defaults__ = (Path({path!r}),)
 """

@@ -14,8 +14,8 @@ from tests.support.daemon import TOPICS
 from tests.support.site_broker import site_of
 from tools.settlement_soak import Service, arguments, service, soak
 
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.mqtt import MqttLink
+from dollyd.daemon.link.mqtt import MqttLink
+from dollyd.wire.record import Kind
 
 
 @pytest.mark.slow

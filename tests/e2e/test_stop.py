@@ -27,7 +27,7 @@ threading.Thread(target=threading.Event().wait, name="usb:1d50:60c6").start()
 """
 COMMIT_HANGS = """
 import os, time
-from dollyd.daemon.journal import Journal
+from dollyd.daemon.journal.store import Journal
 append = Journal.append
 def hang(self, entries):
     while os.path.exists({path!r}):
@@ -37,7 +37,7 @@ Journal.append = hang
 """
 LOOP_BLOCKS = """
 import os, time
-from dollyd.daemon.upkeep import Upkeep
+from dollyd.daemon.health.upkeep import Upkeep
 look = Upkeep._look_at_the_clock
 def block(self):
     while os.path.exists({path!r}):

@@ -27,11 +27,11 @@ from tests.support.daemon import (
 from tests.support.disks import MB, fill, free_bytes, small_disk
 from tests.support.simulated_table import SimulatedTable, playing
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.core.stamp import NS_PER_S, Stamp
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.signing import load_signer
-from dollyd.daemon.writer import Writer, chain_start
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.journal.writer import Writer, chain_start
+from dollyd.daemon.keys.signing import load_signer
+from dollyd.wire.stamp import NS_PER_S, Stamp
 
 SLOW_S = 1.2
 """What the slow disk takes for an fsync."""

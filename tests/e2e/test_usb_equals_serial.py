@@ -21,10 +21,9 @@ from tests.support.tlp_lines import setup_of
 from tests.support.usb_line import PID, VID, settings
 
 from dollyd.daemon.core.events import BetsClosed, HouseEvent, Permitted, TableOpened, VoidDeclared
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.state import Betting, Draw, Setup
-from dollyd.daemon.engine import Engine, Input, NewRecord, Op, house
-from dollyd.daemon.session import DeviceSession, Transport
+from dollyd.daemon.table.engine import Engine, Input, NewRecord, Op, house
+from dollyd.daemon.table.session import DeviceSession, Transport
 from dollyd.drivers import DRIVERS
 from dollyd.drivers.framing import AnyFrame, BadFrame, LineDecoder
 from dollyd.drivers.transports.serial import SerialSettings, SerialTransport
@@ -36,6 +35,7 @@ from dollyd.simulators.pty import PtyLink
 from dollyd.simulators.runner import Link
 from dollyd.simulators.usb import SimulatedUsb
 from dollyd.simulators.usb_gadget import Gadget
+from dollyd.wire.record import Kind
 
 SEED = 4711
 ARRIVES_S = 5.0

@@ -18,11 +18,11 @@ from tests.support.broker import Mosquitto, until
 from tests.support.daemon import SITE, STOP_S, TOPICS, Consumer, Daemon, Installation, Told, journaled, told
 from tests.support.simulated_table import SimulatedTable, playing
 
-from dollyd.client.jws import Keys, keys_of_jwks, parse_envelope
-from dollyd.client.verify import verify_journal
-from dollyd.client.witness import Statement, check_witness, read_statement
-from dollyd.daemon.core.record import NO_PREVIOUS
-from dollyd.daemon.signing import Signer, load_signer, new_key
+from dollyd.client.proof.verify import verify_journal
+from dollyd.client.witness.witness import Statement, check_witness, read_statement
+from dollyd.daemon.keys.signing import Signer, load_signer, new_key
+from dollyd.wire.jws import Keys, keys_of_jwks, parse_envelope
+from dollyd.wire.record import NO_PREVIOUS
 
 NAME = "w1"
 

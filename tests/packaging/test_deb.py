@@ -31,7 +31,7 @@ from tools.build_deb import (
 from tools.man_page import man_page
 
 from dollyd.daemon.cli import application
-from dollyd.daemon.self_check import MANIFEST, check_files
+from dollyd.daemon.host.self_check import MANIFEST, check_files
 
 ROOT = Path(__file__).resolve().parents[2]
 DEB = ROOT / "packaging/deb"

@@ -18,9 +18,9 @@ from typer.main import get_command
 
 from dollyd.daemon.cli import application
 from dollyd.daemon.core.events import Reading, Spoken
-from dollyd.daemon.core.stamp import Stamp
 from dollyd.drivers.framing import Frame
 from dollyd.drivers.spec import DeviceProtocol, DeviceSetup
+from dollyd.wire.stamp import Stamp
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCTION = ("daemon", "drivers", "client")
@@ -117,7 +117,7 @@ def test_topics_are_built_in_one_module() -> None:
     others = [
         place(path, node.lineno)
         for path, node in production_texts()
-        if topic.search(str(node.value)) and place(path) != "daemon/topics.py"
+        if topic.search(str(node.value)) and place(path) != "wire/topics.py"
     ]
     assert others == []
 
@@ -130,7 +130,7 @@ def test_one_module_imports_the_mqtt_library() -> None:
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if any(name.split(".")[0] in {"aiomqtt", "paho"} for name in names):
                 importers.add(place(path))
-    assert importers == {"daemon/mqtt.py", "daemon/mqtt_client.py"}
+    assert importers == {"daemon/link/mqtt.py", "daemon/link/mqtt_client.py"}
 
 
 # --- documents -----------------------------------------------------------------------------------

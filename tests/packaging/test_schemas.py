@@ -21,9 +21,9 @@ from tools.schemas.asyncapi import CHANNELS, NO_CHANNELS, address
 from tools.schemas.evening import whole_evening
 from tools.schemas.payloads import record_name, schemas
 
-from dollyd.client.jws import parse_envelope
-from dollyd.daemon.core.record import BODIES, FINAL_KINDS, Kind
-from dollyd.daemon.topics import Topics
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import BODIES, FINAL_KINDS, Kind
+from dollyd.wire.topics import Topics
 
 SCHEMAS = schemas()
 ASYNCAPI = Path(__file__).resolve().parents[2] / "docs" / "asyncapi.yaml"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dollyd.daemon.errors import EXIT_CONFIG
-from dollyd.daemon.last_resort import END_S
-from dollyd.daemon.restarts import PAUSE_MAX_S, RESTART_S
+from dollyd.daemon.host.forced_exit import END_S
+from dollyd.daemon.host.restart_pause import PAUSE_MAX_S, RESTART_S
+from dollyd.wire.errors import EXIT_CONFIG
 
 SYSTEMD = Path(__file__).resolve().parents[2] / "systemd"
 UNIT = SYSTEMD / "dollyd.service"

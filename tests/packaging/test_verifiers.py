@@ -17,11 +17,11 @@ from tools.agree.evidence import EVIDENCE_DAMAGE
 from tools.agree.stolen import STOLEN
 from tools.agree.verifiers import EXAMPLES, Foreign, MissingError, go, is_good, javascript, ours
 
-from dollyd.client.evidence import verify_evidence
-from dollyd.client.jws import keys_of_jwks
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import iso_utc
+from dollyd.client.proof.evidence import verify_evidence
 from dollyd.daemon.evidence.export import Wanted
+from dollyd.wire.jws import keys_of_jwks
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import iso_utc
 
 pytestmark = pytest.mark.slow
 VECTORS = Path(__file__).resolve().parents[2] / "docs" / "vectors"

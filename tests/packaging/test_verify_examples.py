@@ -14,8 +14,8 @@ from typing import TypeAlias
 import pytest
 from tests.support.chains import ChainMaker, envelope_of, header, keys, signer
 
-from dollyd.client.jws import parse_envelope
-from dollyd.daemon.core.record import Kind
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import Kind
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 VECTORS = EXAMPLES.parent / "docs" / "vectors"

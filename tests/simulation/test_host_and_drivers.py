@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from tests.support.virtual_tables import Pit, Played, at_work
 
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import NS_PER_MS
-from dollyd.daemon.stall import OLD_MS
+from dollyd.daemon.host.stall import OLD_MS
 from dollyd.simulators.demo.tables import TABLES
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import NS_PER_MS
 
 STALLED_MS = 3_000
 LONGEST_PAUSE_MS = 10_000

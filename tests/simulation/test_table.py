@@ -14,9 +14,9 @@ import pytest
 from tests.support.nights import BOX_FAULTS, LINE_FAULTS, WHEEL_FAULTS, Night, night
 from tests.support.simulated import SimulatedTable
 
-from dollyd.client.round_rules import RoundRules
-from dollyd.daemon.core.record import Kind
 from dollyd.simulators.ss2 import PlayedGame
+from dollyd.wire.record import Kind
+from dollyd.wire.round_rules import RoundRules
 
 SEEDS = [11, 12, 13]
 

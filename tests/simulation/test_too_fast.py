@@ -9,9 +9,9 @@ import pytest
 from tests.support.virtual_tables import Pit, Played, at_work, most_within
 
 from dollyd.daemon.core.budget import RECORDS_AT_ONCE, RECORDS_PER_S, TABLE_SHARE
-from dollyd.daemon.core.record import Kind
 from dollyd.simulators.demo.tables import TABLES
 from dollyd.simulators.kinds import KINDS
+from dollyd.wire.record import Kind
 
 FASTEST_MS = 5
 """A hundredth of a status period."""

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
-from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.simulators.conformance.findings import Verdict
 from dollyd.simulators.conformance.host import Host
 from dollyd.simulators.conformance.record import Record
 from dollyd.simulators.conformance.report import Judged, judge
 from dollyd.simulators.runner import Model
 from dollyd.simulators.tlp import Sentence, frame, parse
+from dollyd.wire.stamp import NS_PER_S
 
 KEY = b"conformance"
 LIMIT_NS = 400 * NS_PER_S

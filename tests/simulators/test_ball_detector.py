@@ -7,12 +7,12 @@ from random import Random
 import pytest
 from tests.simulators.tlp_devices import Heard, detector, listen, of, path, states_of
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.ball_detector import BallDetector, BallDetectorOptions
 from dollyd.simulators.faults import names
 from dollyd.simulators.tlp import parse
 from dollyd.simulators.tlp_device import TlpDevice
 from dollyd.simulators.tlp_wheel import TlpWheel, WheelOptions
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 
 def spoilt(name: str, until_s: float = 120) -> tuple[BallDetector, list[Heard]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from dollyd.daemon.clock import Clock, Quality
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
+from dollyd.daemon.host.clock import Clock, Quality
 from dollyd.simulators.clock import START_MONO_NS, VirtualClock
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 
 def test_is_a_clock_that_stands_until_moved() -> None:

@@ -23,7 +23,6 @@ from tests.simulators.conformance_bench import (
 )
 from tests.simulators.tlp_devices import bowl, camera, console, detector, money, wheel
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.conformance.clauses import CLAUSES
 from dollyd.simulators.conformance.findings import Verdict
 from dollyd.simulators.conformance.record import Record, read
@@ -32,6 +31,7 @@ from dollyd.simulators.money_wheel import MoneyWheel, MoneyWheelOptions
 from dollyd.simulators.odds_box import OddsBox, OddsBoxOptions
 from dollyd.simulators.tlp import Sentence, crc16_kermit, frame
 from dollyd.simulators.tlp_wheel import TlpWheel, WheelOptions
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "protocols" / "tlp-1.md").read_text("utf-8")
 

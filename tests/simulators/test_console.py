@@ -7,10 +7,10 @@ from random import Random
 import pytest
 from tests.simulators.tlp_devices import Heard, console, listen, of
 
-from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.simulators.console import KEYS, Console, ConsoleOptions
 from dollyd.simulators.faults import names
 from dollyd.simulators.tlp import frame
+from dollyd.wire.stamp import NS_PER_S
 
 
 def quiet(badge: str = "") -> Console:

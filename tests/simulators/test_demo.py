@@ -13,13 +13,13 @@ import pytest
 from rich.console import Console, ConsoleDimensions
 from tests.support.chains import ChainMaker, signer
 
-from dollyd.daemon.core.record import FINAL_KINDS, Kind
 from dollyd.simulators.demo import broker, evidence
 from dollyd.simulators.demo.checks import EXPECTATIONS, Games
 from dollyd.simulators.demo.display import LiveDisplay, PlainDisplay, View, picture, words
 from dollyd.simulators.demo.evidence import Finding, Seen
 from dollyd.simulators.demo.performance import EXIT_MISSING, EXIT_SEEN, report
 from dollyd.simulators.demo.roulette import Game
+from dollyd.wire.record import FINAL_KINDS, Kind
 
 COLOURS = {"0": "green", "17": "black", "32": "red"}
 

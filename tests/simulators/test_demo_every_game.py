@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from tests.support.chains import ChainMaker, signer
 
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.settings import load
+from dollyd.daemon.settings.load import load
 from dollyd.simulators.demo.evidence import Seen, judge
 from dollyd.simulators.demo.pit import Truth, lay_out
 from dollyd.simulators.demo.pit_checks import EXPECTATIONS, came
 from dollyd.simulators.demo.tables import TABLES
 from dollyd.simulators.evening import check
+from dollyd.wire.record import Kind
 
 EXAMPLES = files("dollyd").joinpath("config", "examples")
 HEAD = 'site = "s"\nnode = "n"\n[journal]\npath = "j"\n[signing]\nkey = "k"\n'

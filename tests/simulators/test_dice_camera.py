@@ -9,9 +9,9 @@ import pytest
 from tests.simulators.test_ball_detector import together
 from tests.simulators.tlp_devices import Heard, camera, listen, of, path, states_of
 
-from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.simulators.dice_camera import DiceCamera, DiceCameraOptions, DiceTable
 from dollyd.simulators.faults import names
+from dollyd.wire.stamp import NS_PER_S
 
 
 def spoilt(name: str, until_s: float = 60) -> tuple[DiceCamera, list[Heard]]:

@@ -11,12 +11,12 @@ from random import Random
 import pytest
 from tests.simulators.wheels import Heard, listen, states, wheel_with
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.faults import FAULTS, Switchboard, names
 from dollyd.simulators.kinds import KINDS
 from dollyd.simulators.line import Line, LineCutter
 from dollyd.simulators.ss2 import COMPACT, Ss2Options, Ss2Wheel
 from dollyd.simulators.ss2.strikes import IN_NO_MORE_BETS
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 MINUTE_MS = 60_000
 

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.faults import names
 from dollyd.simulators.generators import ChaosKey, Generator, GeneratorOptions, OneRng, TrueRng
 from dollyd.simulators.line import Line
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 OPTIONS = GeneratorOptions(bytes_per_s=10_000)
 

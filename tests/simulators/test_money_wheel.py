@@ -9,9 +9,9 @@ from random import Random
 import pytest
 from tests.simulators.tlp_devices import Heard, listen, money, of, path, states_of
 
-from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.simulators.faults import names
 from dollyd.simulators.money_wheel import MoneyWheel, MoneyWheelOptions
+from dollyd.wire.stamp import NS_PER_S
 
 HALF_HOUR_S = 1800
 

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.odds_box import OddsBox, OddsBoxOptions, draw_table
 from dollyd.simulators.tlp import Sentence, frame, parse
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 KEY = b"a key shared with the host"
 NONCE = "9C0D4E7A11B2F00D"

@@ -11,9 +11,7 @@ from random import Random
 
 import pytest
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.daemon.errors import TransportError
+from dollyd.daemon.host.clock import SystemClock
 from dollyd.drivers.random_blocks import BLOCK_BYTES
 from dollyd.drivers.transports.serial import SerialSettings, SerialTransport
 from dollyd.simulators.clock import VirtualClock
@@ -23,6 +21,8 @@ from dollyd.simulators.generators import Generator, GeneratorOptions
 from dollyd.simulators.line import Line
 from dollyd.simulators.pty import PtyLink
 from dollyd.simulators.ss2 import COMPACT, Ss2Wheel
+from dollyd.wire.errors import TransportError
+from dollyd.wire.stamp import NS_PER_S
 
 LINE = b"*X;4;146;12;0;161;1\r\n"
 

@@ -13,12 +13,12 @@ from random import Random
 import pytest
 import serial
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.clock import VirtualClock
 from dollyd.simulators.line import Line
 from dollyd.simulators.pty import PtyLink
 from dollyd.simulators.runner import run_device
 from dollyd.simulators.ss2 import COMPACT, Ss2Wheel
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from dollyd.daemon.core.stamp import NS_PER_S
-from dollyd.daemon.errors import ConfigError
 from dollyd.simulators.clock import VirtualClock
 from dollyd.simulators.evening import Evening, check
 from dollyd.simulators.faults import Switchboard
 from dollyd.simulators.scenario import load
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.stamp import NS_PER_S
 
 SHIPPED = sorted((Path(__file__).parents[2] / "config" / "examples" / "scenarios").glob("*.toml"))
 SMALL = """

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 from tests.simulators.wheels import ask, listen, states, wheel_with
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.ss2 import COMPACT, Ss2Options, Ss2Wheel, pocket_texts
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 STATUS = re.compile(r"\*X;[1-7];(?!000)\d{3};(?:  | \d|\d\d);[0-9A-F];\d{3};[01]")
 BARE = re.compile(r" \d|\d\d")

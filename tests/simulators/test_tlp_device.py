@@ -19,11 +19,11 @@ from tests.simulators.tlp_devices import (
     wheel,
 )
 
-from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.simulators.faults import names
 from dollyd.simulators.tlp import frame, parse
 from dollyd.simulators.tlp_device import TlpDevice
 from dollyd.simulators.tlp_wheel import TlpWheel, WheelOptions
+from dollyd.wire.stamp import NS_PER_S
 
 PROTOCOL = (Path(__file__).parents[2] / "docs" / "protocols" / "tlp-1.md").read_text("utf-8")
 GAME, FLAGS, MS = r"\d{4}", r"[0-9A-F]{2,3}", r"[1-9]\d*"

@@ -10,11 +10,11 @@ from random import Random
 import pytest
 from tests.simulators.tlp_devices import Heard, bowl, listen, of, path, states_of, wheel
 
-from dollyd.daemon.core.stamp import NS_PER_S
 from dollyd.simulators.faults import names
 from dollyd.simulators.layouts import american, boule, european
 from dollyd.simulators.motion import ball_laps, slowing
 from dollyd.simulators.tlp_wheel import TlpWheel, WheelOptions, boule_bowl
+from dollyd.wire.stamp import NS_PER_S
 
 HALF_HOUR_S = 1800
 

@@ -13,7 +13,7 @@ import pytest
 import usb.core
 import usb.util
 
-from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.host.clock import SystemClock
 from dollyd.drivers.transports.usb import UsbTransport
 from dollyd.drivers.transports.usb_port import UsbSettings
 from dollyd.simulators.line import Line

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.ball_detector import BallDetector, BallDetectorOptions
 from dollyd.simulators.console import Console, ConsoleOptions
 from dollyd.simulators.dice_camera import DiceCamera, DiceCameraOptions
@@ -14,6 +13,7 @@ from dollyd.simulators.money_wheel import MoneyWheel, MoneyWheelOptions
 from dollyd.simulators.tlp import Sentence, frame, parse
 from dollyd.simulators.tlp_device import TlpDevice
 from dollyd.simulators.tlp_wheel import TlpWheel, WheelOptions, boule_bowl
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 MINUTE_NS = 60 * NS_PER_S
 

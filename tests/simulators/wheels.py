@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from dollyd.daemon.core.stamp import NS_PER_MS
 from dollyd.simulators.ss2 import COMPACT, Ss2Options, Ss2Wheel
+from dollyd.wire.stamp import NS_PER_MS
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tests.support.evenings import House
 
 from dollyd.client.archive.intake import Heard, Intake
 from dollyd.client.archive.store import Store
-from dollyd.daemon.signing import Signer
+from dollyd.daemon.keys.signing import Signer
 
 OpenStore = Callable[[], Store]
 """One more connection to the data base of a test."""

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dollyd.client.jws import Keys, b64url, keys_of_jwks
-from dollyd.daemon.core.record import FINAL_KINDS, NO_PREVIOUS, TYP, VERSION, Kind, Record, Time, encode
-from dollyd.daemon.journal import NewEntry
-from dollyd.daemon.signing import Signer
+from dollyd.daemon.journal.store import NewEntry
+from dollyd.daemon.keys.signing import Signer
+from dollyd.wire.jws import Keys, b64url, keys_of_jwks
+from dollyd.wire.record import FINAL_KINDS, NO_PREVIOUS, TYP, VERSION, Kind, Record, Time, encode
 
 SITE = "house"
 NODE = "node-1"

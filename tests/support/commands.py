@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from tests.support.chains import NODE, PLAYED, SITE, UTC, decision, signer
 
-from dollyd.client.command import COMMAND_TYP, digest, microseconds
-from dollyd.client.trust import TRUST_TYP, Trust, load_trust
-from dollyd.daemon.core.stamp import iso_utc
-from dollyd.daemon.signing import Signer
+from dollyd.daemon.keys.signing import Signer
+from dollyd.wire.command import COMMAND_TYP, digest, microseconds
+from dollyd.wire.stamp import iso_utc
+from dollyd.wire.trust import TRUST_TYP, Trust, load_trust
 
 ROOT = signer(90)
 START = "2020-01-01T00:00:00.000000000Z"

@@ -17,11 +17,11 @@ from typing import Any, Self
 
 from tests.support.broker import Listener
 
-from dollyd.client.jws import parse_envelope
-from dollyd.client.sources import JournalFile
-from dollyd.daemon.secret_files import write_secret
-from dollyd.daemon.signing import new_key
-from dollyd.daemon.topics import Topics
+from dollyd.client.proof.sources import JournalFile
+from dollyd.daemon.host.secret_files import write_secret
+from dollyd.daemon.keys.signing import new_key
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.topics import Topics
 
 SITE, NODE = "house", "box1"
 TOPICS = Topics(SITE)

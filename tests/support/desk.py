@@ -15,24 +15,24 @@ from tests.support.chains import NODE, SITE, signer
 from tests.support.commands import CHAIN, Person, later, order, trust
 from tests.support.tables import WHEEL, make_setup
 
-from dollyd.client.answer import ANSWER_TYP
-from dollyd.client.command import digest
-from dollyd.client.jws import parse_envelope
-from dollyd.client.trust import Trust
 from dollyd.daemon.commands.desk import CommandDesk
 from dollyd.daemon.commands.marks import CommandMarks, marks_path
 from dollyd.daemon.core.events import BetsClosed, DeviceTrouble, GameRef, GameStarted, TableOpened
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import step
 from dollyd.daemon.core.rulebook import GameProfile
-from dollyd.daemon.core.stamp import iso_utc
 from dollyd.daemon.core.state import Proposal
-from dollyd.daemon.engine import Engine, Input, NewRecord, house
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.mqtt import Cause, LinkError, Message
-from dollyd.daemon.signing import Signer
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.keys.signing import Signer
+from dollyd.daemon.link.mqtt import Cause, LinkError, Message
+from dollyd.daemon.table.engine import Engine, Input, NewRecord, house
 from dollyd.simulators.clock import VirtualClock
+from dollyd.wire.answer import ANSWER_TYP
+from dollyd.wire.command import digest
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import iso_utc
+from dollyd.wire.topics import Topics
+from dollyd.wire.trust import Trust
 
 TOPICS = Topics(SITE)
 REPLY = TOPICS.command_reply("r1")

@@ -11,7 +11,7 @@ from typing import Any
 from tests.support.chains import ChainMaker, signer
 from tests.support.commands import BOSS, INSPECTOR, Two, two
 
-from dollyd.daemon.core.record import Kind, Time
+from dollyd.wire.record import Kind, Time
 
 RULES = ("max-relaunches", "no-winning-number", "ball-left-the-wheel")
 ROLES = ("dealer", "inspector", "")

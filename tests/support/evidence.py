@@ -13,15 +13,15 @@ from tests.support.chains import NODE, SITE, ChainMaker
 from tests.support.daemon import Installation
 from tests.support.wheel_lines import Game, status
 
-from dollyd.client import tar
-from dollyd.daemon.core.record import FINAL_KINDS, VERSION, Kind, Record, Time, encode
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp, iso_utc
-from dollyd.daemon.engine import Input, NewRecord, Op
+from dollyd.client.proof import tar
 from dollyd.daemon.evidence.export import Exported, Wanted, export
 from dollyd.daemon.evidence.texts import texts_of
-from dollyd.daemon.journal import Journal, NewEntry
-from dollyd.daemon.replay import engine_of
-from dollyd.daemon.settings import load
+from dollyd.daemon.journal.store import Journal, NewEntry
+from dollyd.daemon.settings.load import load
+from dollyd.daemon.table.capture import engine_of
+from dollyd.daemon.table.engine import Input, NewRecord, Op
+from dollyd.wire.record import FINAL_KINDS, VERSION, Kind, Record, Time, encode
+from dollyd.wire.stamp import NS_PER_MS, Stamp, iso_utc
 
 LINE_GAP_NS = 500 * NS_PER_MS
 EPOCH_NS = 1_796_000_000_000_000_000

@@ -11,14 +11,14 @@ from pathlib import Path
 from tests.support.chains import SITE, ChainMaker
 
 from dollyd.daemon.evidence.export import Texts, Wanted, export
-from dollyd.daemon.journal import Journal
+from dollyd.daemon.journal.store import Journal
 
 
 def filled(path: Path, rounds: int = 5) -> ChainMaker:
     """A journal as a killed process leaves it: the newest records are in the WAL only."""
     maker = ChainMaker().begin().play(1, rounds)
     code = (
-        "import os, pickle, sys; from pathlib import Path; from dollyd.daemon.journal import Journal;"
+        "import os, pickle, sys; from pathlib import Path; from dollyd.daemon.journal.store import Journal;"
         "journal = Journal.open(Path(sys.argv[1])); entries = pickle.load(sys.stdin.buffer);"
         "[journal.append([entry]) for entry in entries]; os.kill(os.getpid(), 9)"
     )

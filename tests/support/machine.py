@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from dollyd.daemon.host import Host
+from dollyd.daemon.host.machine import Host
 
 USER, USER_ID = "dollyd", os.geteuid() or 998
 FTDI = ("0403", "6001")

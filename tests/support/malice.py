@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from tests.support.chains import PLAYED, ChainMaker, decision, signer
 from tests.support.commands import BOSS, DEALER, INSPECTOR, correction, manual, two
 
-from dollyd.daemon.core.record import Kind
+from dollyd.wire.record import Kind
 
 Step: TypeAlias = tuple[Kind, int, dict[str, Any]]
 """Kind, round and body of a record to be signed."""

@@ -11,9 +11,9 @@ from tests.support.simulated import PERIOD_NS, SimulatedTable
 from tests.support.tables import ODDS_BOX, WHEEL
 
 from dollyd.daemon.core.events import DeviceTrouble, Spoken, TableClosed, VoidDeclared
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.engine import NewRecord, house
+from dollyd.daemon.table.engine import NewRecord, house
 from dollyd.simulators import faults
+from dollyd.wire.record import Kind
 
 PERIODS = 8_000
 """About two hundred games a night."""

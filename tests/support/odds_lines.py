@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dollyd.daemon.core.events import OddsDrawn, OddsFailed, Spoken
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.drivers.framing import Frame
-from dollyd.drivers.protocols.tlp_odds_box import OddsBoxProtocol
-from dollyd.drivers.protocols.tlp_sentence import Sentence, build, parse
+from dollyd.drivers.protocols.tlp.odds_box import OddsBoxProtocol
+from dollyd.drivers.protocols.tlp.sentence import Sentence, build, parse
 from dollyd.drivers.spec import DeviceSetup, DrawOdds, Said
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 KEY = b"0123456789abcdef"
 SERIAL = "OD000017"

@@ -11,13 +11,13 @@ from random import Random
 
 from tests.support.broker import Listener, Mosquitto, listening, until
 
-from dollyd.daemon.backoff import Backoff
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.errors import JournalError
-from dollyd.daemon.mqtt import MqttSettings
-from dollyd.daemon.node_status import Node
-from dollyd.daemon.publisher import Publisher
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.link.backoff import Backoff
+from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.daemon.link.node_status import Node
+from dollyd.daemon.link.publisher import Publisher
+from dollyd.wire.errors import JournalError
+from dollyd.wire.topics import Topics
 
 TOPICS = Topics("hall")
 QUICK = Backoff(first_s=0.05, max_s=0.2, taken_over_s=30)

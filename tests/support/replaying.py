@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from tests.support.broker import Mosquitto
 from tests.support.chains import SITE, ChainMaker
 
-from dollyd.daemon.journal import NewEntry
-from dollyd.daemon.mqtt import MqttLink, MqttSettings
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.journal.store import NewEntry
+from dollyd.daemon.link.mqtt import MqttLink, MqttSettings
+from dollyd.wire.topics import Topics
 
 TOPICS = Topics(SITE)
 IN_FLIGHT_MAX = 200

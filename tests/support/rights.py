@@ -15,8 +15,8 @@ NOBODY = 65_534
 _AS_NOBODY = f"""import encodings.idna
 from contextlib import suppress
 from dollyd.daemon.cli import application
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.settings import shipped_table
+from dollyd.wire.errors import ConfigError
+from dollyd.daemon.settings.load import shipped_table
 shipped_table("roulette", "A", "cammegh-ss2")
 with suppress(ConfigError):
     application(["check", "--config", "/nowhere"], standalone_mode=False)

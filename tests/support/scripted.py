@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
 
-from dollyd.daemon.core.stamp import NS_PER_MS
-from dollyd.daemon.errors import TransportError
-from dollyd.daemon.session import DeviceSession
+from dollyd.daemon.table.session import DeviceSession
 from dollyd.drivers.framing import AnyFrame, Frame, LineDecoder
 from dollyd.simulators.clock import VirtualClock
+from dollyd.wire.errors import TransportError
+from dollyd.wire.stamp import NS_PER_MS
 
 GOOD = b"*X;1;100;17;0\r\n"
 

@@ -12,11 +12,11 @@ from tests.support.chains import ChainMaker
 from tests.support.tables import layout, roulette
 
 from dollyd.client import Delivered
-from dollyd.client.jws import parse_envelope
 from dollyd.client.settlement.rulebooks import load_rulebook
 from dollyd.daemon.core.games.roulette import ROULETTE
 from dollyd.daemon.core.games.spec import Drawn
-from dollyd.daemon.core.record import Kind, Record
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import Kind, Record
 
 STAKES = {"minimum": 100, "maximum": 1000, "currency": "EUR"}
 VOID = "void"

@@ -9,18 +9,18 @@ from random import Random
 from tests.support.tables import ODDS_BOX, WHEEL, make_setup
 
 from dollyd.daemon.core.events import Spoken, TableOpened
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S, Stamp
 from dollyd.daemon.core.state import Setup
-from dollyd.daemon.engine import Engine, Input, NewRecord, Op, Output, house
+from dollyd.daemon.table.engine import Engine, Input, NewRecord, Op, Output, house
 from dollyd.drivers.framing import BadFrame, LineDecoder
-from dollyd.drivers.protocols.cammegh_ss2 import Ss2Protocol
-from dollyd.drivers.protocols.tlp_odds_box import OddsBoxProtocol
+from dollyd.drivers.protocols.cammegh_ss2.driver import Ss2Protocol
+from dollyd.drivers.protocols.tlp.odds_box import OddsBoxProtocol
 from dollyd.drivers.spec import DeviceProtocol, DeviceSetup
 from dollyd.simulators.line import Line
 from dollyd.simulators.odds_box import OddsBox, OddsBoxOptions
 from dollyd.simulators.runner import Model
 from dollyd.simulators.ss2 import COMPACT, Ss2Wheel
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S, Stamp
 
 PERIOD_MS = 50
 PERIOD_NS = PERIOD_MS * NS_PER_MS

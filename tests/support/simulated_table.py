@@ -13,7 +13,7 @@ from typing import Self
 from tests.support.broker import until
 from tests.support.daemon import ODDS_KEY, Consumer
 
-from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.host.clock import SystemClock
 from dollyd.simulators.line import Line
 from dollyd.simulators.odds_box import OddsBox, OddsBoxOptions
 from dollyd.simulators.pty import PtyLink

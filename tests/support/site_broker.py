@@ -13,7 +13,7 @@ from typing import Literal
 from tests.support.broker import Mosquitto
 
 from dollyd.daemon.brokers import authority
-from dollyd.daemon.mqtt import MqttSettings
+from dollyd.daemon.link.mqtt import MqttSettings
 
 CONFIG = Path(__file__).parents[2] / "config"
 ALWAYS_HOURS = 24 * 365

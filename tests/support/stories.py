@@ -43,10 +43,10 @@ from dollyd.daemon.core.events import (
     TurnsBasis,
     VoidDeclared,
 )
-from dollyd.daemon.core.record import Kind
 from dollyd.daemon.core.round import Effect, Emit, step
-from dollyd.daemon.core.stamp import Stamp
 from dollyd.daemon.core.state import Setup, Table
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import Stamp
 
 CURRENT = 0
 """Round number of an odds answer that stands for the round in progress."""

@@ -27,12 +27,12 @@ from dollyd.daemon.core.events import (
 from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.core.games.roulette import Layout, Variant
 from dollyd.daemon.core.games.roulette import parse_layout as parse_roulette_layout
-from dollyd.daemon.core.record import Kind, Stakes
 from dollyd.daemon.core.round import AskOdds, Effect, Emit, Phase, deadline_ns, phase, step
 from dollyd.daemon.core.rulebook import Profile, Rulebook, convert, parse_profile, parse_rulebook
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.daemon.core.state import Bound, Round, Setup, Table
-from dollyd.daemon.gaming_day import gaming_day
+from dollyd.daemon.settings.gaming_day import gaming_day
+from dollyd.wire.record import Kind, Stakes
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 START = Stamp(5_000_000_000, 1_796_000_000_000_000_000)
 WHEEL, SECOND_WHEEL, ODDS_BOX = "wheel", "wheel-2", "odds"

@@ -11,11 +11,11 @@ from tests.support.tables import rule_text
 
 from dollyd.daemon.core.events import Defect, DrawUpdate, GameEnded, GameRef, Observed, Reading, Spoken
 from dollyd.daemon.core.games import GAMES
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.drivers import DRIVERS
 from dollyd.drivers.framing import LineDecoder
-from dollyd.drivers.protocols.tlp_sentence import SEQUENCES, Sentence, build, parse
+from dollyd.drivers.protocols.tlp.sentence import SEQUENCES, Sentence, build, parse
 from dollyd.drivers.spec import DeviceProtocol, DeviceSetup, Said
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 PERIOD_MS = 500
 SILENCE_MS = 2_000

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from dollyd.daemon.errors import TransportError
 from dollyd.drivers.transports.usb import UsbTransport
 from dollyd.drivers.transports.usb_port import UsbSettings
 from dollyd.simulators.usb import SimulatedUsb
 from dollyd.simulators.usb_gadget import Gadget
+from dollyd.wire.errors import TransportError
 
 VID, PID = 0x1D50, 0x60C6
 ERRORS = {

@@ -13,20 +13,20 @@ from random import Random
 import msgspec
 import pytest
 
-from dollyd.daemon import table as table_module
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
-from dollyd.daemon.engine import Op
-from dollyd.daemon.settings import DeviceSettings, TableSettings, load
-from dollyd.daemon.signing import new_key
-from dollyd.daemon.stall import StallWatch
-from dollyd.daemon.table import TableRunner
-from dollyd.daemon.writer import Draft
+from dollyd.daemon.host.stall import StallWatch
+from dollyd.daemon.journal.writer import Draft
+from dollyd.daemon.keys.signing import new_key
+from dollyd.daemon.settings.load import DeviceSettings, TableSettings, load
+from dollyd.daemon.table import runner as table_module
+from dollyd.daemon.table.engine import Op
+from dollyd.daemon.table.runner import TableRunner
 from dollyd.simulators.clock import VirtualClock
 from dollyd.simulators.demo.pit import lay_out
 from dollyd.simulators.demo.tables import PERIOD_MS, TABLES
 from dollyd.simulators.evening import Evening
 from dollyd.simulators.faults import Switchboard
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 _CHUNK = 4096
 

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from tests.support.tables import make_setup
 
 from dollyd.daemon.core.events import DrawFacts, GameEnded, GameStarted, Reading, Spoken
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.daemon.core.state import Bound, Setup
 from dollyd.drivers.framing import BadFrame, Frame
-from dollyd.drivers.protocols.cammegh_ss2 import Ss2Protocol
+from dollyd.drivers.protocols.cammegh_ss2.driver import Ss2Protocol
 from dollyd.drivers.spec import DeviceSetup, Said
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 WHEEL = "wheel"
 EUROPEAN = tuple(str(number) for number in range(37))

@@ -27,7 +27,7 @@ from tools.agree.stolen import STOLEN
 from tools.agree.verifiers import OURS, Foreign, MissingError, go, is_good, javascript, ours
 from tools.schemas.evening import Evening, whole_evening
 
-from dollyd.client.jws import Keys, keys_of_jwks
+from dollyd.wire.jws import Keys, keys_of_jwks
 
 BATCH = 500
 STOLEN_EVERY = 6

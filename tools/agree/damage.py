@@ -11,9 +11,9 @@ from typing import TypeAlias
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.chains import envelope_of, header, signer
 
-from dollyd.client.jws import b64url, parse_envelope
-from dollyd.daemon.core.record import NO_PREVIOUS
-from dollyd.daemon.signing import Signer
+from dollyd.daemon.keys.signing import Signer
+from dollyd.wire.jws import b64url, parse_envelope
+from dollyd.wire.record import NO_PREVIOUS
 
 Lines: TypeAlias = list[bytes]
 Damage: TypeAlias = Callable[[Lines, Random], Lines]

@@ -16,12 +16,12 @@ from tests.support.daemon import Installation
 from tests.support.evidence import Chain, a_chain, contents, exported, fill, played
 from tools.agree.damage import DAMAGE, Lines
 
-from dollyd.client import tar
-from dollyd.client.evidence import CAPTURES, MANIFEST, RECORDS, capture_name
-from dollyd.client.reading import Read, read
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import iso_utc
+from dollyd.client.proof import tar
+from dollyd.client.proof.evidence import CAPTURES, MANIFEST, RECORDS, capture_name
+from dollyd.client.proof.reading import Read, read
 from dollyd.daemon.evidence.export import Wanted
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import iso_utc
 
 Members: TypeAlias = list[tuple[str, bytes]]
 EvidenceDamage: TypeAlias = Callable[[Members, Random], bytes]

@@ -13,10 +13,10 @@ from tests.support.chains import SITE
 from dollyd.client import ChainError, GapError
 from dollyd.client.archive.intake import Heard, Intake
 from dollyd.client.archive.sqlite import SqliteStore
-from dollyd.client.jws import EnvelopeError, Keys, parse_envelope
-from dollyd.client.reader import Reader
-from dollyd.client.trust import Trust
-from dollyd.client.verify import Report, verify_envelopes
+from dollyd.client.proof.verify import Report, verify_envelopes
+from dollyd.client.stream.reader import Reader
+from dollyd.wire.jws import EnvelopeError, Keys, parse_envelope
+from dollyd.wire.trust import Trust
 
 
 def stream_differs(lines: Sequence[bytes], trusted: Keys | Trust) -> str:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tests.support.chains import ChainMaker, decision, signer
 from tests.support.malice import MALICE, Malice, evening, second_chain, signed
 
-from dollyd.daemon.core.record import Kind
+from dollyd.wire.record import Kind
 
 Stolen: TypeAlias = Callable[[Random], list[bytes]]
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dollyd.client.evidence import is_evidence, verify_evidence
-from dollyd.client.jws import Keys
-from dollyd.client.sources import envelopes_of_lines
-from dollyd.client.verify import verify_envelopes
+from dollyd.client.proof.evidence import is_evidence, verify_evidence
+from dollyd.client.proof.sources import envelopes_of_lines
+from dollyd.client.proof.verify import verify_envelopes
+from dollyd.wire.jws import Keys
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 JOSE = "jose@5"

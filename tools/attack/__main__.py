@@ -26,7 +26,7 @@ from tests.support.daemon import NODE, TABLE, TOPICS, Consumer, Daemon, Installa
 from tests.support.simulated_table import SimulatedTable
 from tests.support.site_broker import CONFIG, Site, site_of
 
-from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.host.clock import SystemClock
 from dollyd.simulators.console import Console, ConsoleOptions
 from dollyd.simulators.line import Line
 from dollyd.simulators.pty import PtyLink

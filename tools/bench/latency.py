@@ -28,7 +28,7 @@ from tests.support.pty_pair import PtyPair
 from tests.support.wheel_lines import Game, status
 from tools.bench.report import Figure, at_most, milliseconds, p99
 
-from dollyd.daemon.topics import Topics
+from dollyd.wire.topics import Topics
 
 RATIO_TARGET = 2.0
 RSS_TARGET_MB = 80

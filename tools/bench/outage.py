@@ -14,10 +14,10 @@ from tests.support.daemon import NODE, TOPICS, Installation
 from tools.bench.report import Figure, at_most
 from tools.bench.throughput import Pipe, Source, engine_rate, soon
 
-from dollyd.daemon.engine import NewRecord
-from dollyd.daemon.link_settings import mqtt_settings
-from dollyd.daemon.publisher import Node, Publisher
-from dollyd.daemon.settings import load
+from dollyd.daemon.link.from_settings import mqtt_settings
+from dollyd.daemon.link.publisher import Node, Publisher
+from dollyd.daemon.settings.load import load
+from dollyd.daemon.table.engine import NewRecord
 
 GROWTH_TARGET_MB = 5.0
 """What caches and the allocator may take after the first tenth."""

@@ -17,15 +17,15 @@ from tests.support.daemon import NODE, SITE, TOPICS, Installation
 from tests.support.wheel_lines import Game, status
 from tools.bench.report import Figure
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.engine import Op
-from dollyd.daemon.journal import Entry, Journal, NewEntry
-from dollyd.daemon.link_settings import mqtt_settings
-from dollyd.daemon.publisher import Node, Publisher
-from dollyd.daemon.settings import load
-from dollyd.daemon.signing import load_signer
-from dollyd.daemon.table import TableRunner
-from dollyd.daemon.writer import Draft, Writer, chain_start
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.journal.store import Entry, Journal, NewEntry
+from dollyd.daemon.journal.writer import Draft, Writer, chain_start
+from dollyd.daemon.keys.signing import load_signer
+from dollyd.daemon.link.from_settings import mqtt_settings
+from dollyd.daemon.link.publisher import Node, Publisher
+from dollyd.daemon.settings.load import load
+from dollyd.daemon.table.engine import Op
+from dollyd.daemon.table.runner import TableRunner
 
 STAGES = (
     ("framing", "read"),

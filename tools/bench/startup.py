@@ -14,9 +14,9 @@ from tests.support.daemon import Daemon, Installation
 from tools.bench import verification
 from tools.bench.report import Figure, at_most
 
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.signing import load_signer
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.keys.signing import load_signer
+from dollyd.wire.record import Kind
 
 START_TARGET_S = 3.0
 BATCH = 6000

@@ -15,16 +15,16 @@ from tests.support.daemon import NODE, SITE, TOPICS, Installation
 from tests.support.wheel_lines import Game, status
 from tools.bench.report import Figure, at_least, at_most
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
-from dollyd.daemon.engine import Engine, Input, NewRecord, Op
-from dollyd.daemon.journal import Entry, Journal
-from dollyd.daemon.link_settings import mqtt_settings
-from dollyd.daemon.publisher import Node, Publisher
-from dollyd.daemon.settings import load
-from dollyd.daemon.signing import Signer, load_signer
-from dollyd.daemon.writer import Draft, Writer, chain_start
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.journal.store import Entry, Journal
+from dollyd.daemon.journal.writer import Draft, Writer, chain_start
+from dollyd.daemon.keys.signing import Signer, load_signer
+from dollyd.daemon.link.from_settings import mqtt_settings
+from dollyd.daemon.link.publisher import Node, Publisher
+from dollyd.daemon.settings.load import load
+from dollyd.daemon.table.engine import Engine, Input, NewRecord, Op
+from dollyd.wire.record import Kind
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 RECORDS_TARGET = 1000
 FLAT_TARGET = 1.25

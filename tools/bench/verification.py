@@ -10,7 +10,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tools.bench.report import Figure, at_least
 
-from dollyd.client.verify import Report, verify_journal
+from dollyd.client.proof.verify import Report, verify_journal
 
 SIGNATURES_TARGET = 8_000
 """Records a second a core."""

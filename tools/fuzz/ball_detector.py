@@ -18,11 +18,11 @@ from tools.fuzz.recording import Recording, damaged, record, recorded
 from tools.fuzz.table import HearingTable
 from tools.fuzz.tlp import COMMON_FAULTS, GAMES, prepare
 
-from dollyd.daemon.core.record import ResultBody
-from dollyd.drivers.protocols.tlp_ball import BallProtocol
-from dollyd.drivers.protocols.tlp_wheel import WheelProtocol
+from dollyd.drivers.protocols.tlp.ball import BallProtocol
+from dollyd.drivers.protocols.tlp.wheel import WheelProtocol
 from dollyd.simulators.ball_detector import BallDetector, BallDetectorOptions, SeenRun
 from dollyd.simulators.tlp_wheel import TlpWheel, WheelOptions
+from dollyd.wire.record import ResultBody
 
 FAULTS = (
     *COMMON_FAULTS,

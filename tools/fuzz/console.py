@@ -24,7 +24,7 @@ from dollyd.daemon.core.events import (
     ThrowRejected,
     VoidDeclared,
 )
-from dollyd.drivers.protocols.tlp_console import ConsoleProtocol
+from dollyd.drivers.protocols.tlp.console import ConsoleProtocol
 from dollyd.simulators.console import KEYS, Console, ConsoleOptions
 
 FAULTS = (

@@ -14,7 +14,7 @@ from tools.fuzz.tlp import COMMON_FAULTS, hear_damaged, prepare
 
 from dollyd.daemon.core.events import BetsClosed, HouseEvent, Permitted
 from dollyd.daemon.core.state import Betting, Draw
-from dollyd.drivers.protocols.tlp_dice import DiceProtocol
+from dollyd.drivers.protocols.tlp.dice import DiceProtocol
 from dollyd.simulators.dice_camera import DiceCamera, DiceCameraOptions
 
 FAULTS = (

@@ -17,7 +17,7 @@ from tools.fuzz.streams import Packet
 from tools.fuzz.table import HearingTable
 
 from dollyd.daemon.core.events import BetsClosed, OddsDrawn
-from dollyd.daemon.engine import Input, Op, Output
+from dollyd.daemon.table.engine import Input, Op, Output
 from dollyd.drivers import DRIVERS
 from dollyd.drivers.protocols.winning_number_line import WinningNumberLineProtocol
 from dollyd.drivers.random_blocks import BLOCK_BYTES

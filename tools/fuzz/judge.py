@@ -11,7 +11,7 @@ import msgspec
 from tools.fuzz.streams import Packet
 from tools.fuzz.table import HearingTable
 
-from dollyd.daemon.core.record import Kind, ResultBody
+from dollyd.wire.record import Kind, ResultBody
 
 Truth: TypeAlias = Mapping[str, Mapping[str, Any]]
 """What really came in each game that came to its end, by the device's number: entries of the outcome."""

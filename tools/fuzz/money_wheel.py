@@ -15,7 +15,7 @@ from tools.fuzz.table import HearingTable
 from tools.fuzz.tlp import COMMON_FAULTS, GAMES, hear_damaged, prepare
 
 from dollyd.daemon.core.games.money_wheel import Layout
-from dollyd.drivers.protocols.tlp_money_wheel import MoneyWheelProtocol
+from dollyd.drivers.protocols.tlp.money_wheel import MoneyWheelProtocol
 from dollyd.drivers.spec import DeviceSetup
 from dollyd.simulators.money_wheel import REQUIRED_TURNS, MoneyWheel, MoneyWheelOptions
 

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from tools.fuzz.streams import Packet, damage
 
-from dollyd.daemon.core.stamp import NS_PER_MS, NS_PER_S
 from dollyd.simulators.runner import Model
 from dollyd.simulators.tlp import frame, parse
+from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 POOL = 64
 """Well-made streams of a kind; each run has its own."""

@@ -13,7 +13,7 @@ from tools.fuzz.judge import Outcome, Truth, judge
 from tools.fuzz.streams import Packet, damage
 from tools.fuzz.table import HearingTable
 
-from dollyd.drivers.protocols.cammegh_ss2 import Ss2Protocol
+from dollyd.drivers.protocols.cammegh_ss2.driver import Ss2Protocol
 
 _SETUP = table_setup()
 

@@ -8,11 +8,11 @@ from tools.fuzz.streams import Packet
 
 from dollyd.daemon.core.events import Event, HouseEvent, Inspected, Spoken, TableOpened, VoidDeclared
 from dollyd.daemon.core.round import Phase, phase
-from dollyd.daemon.core.stamp import NS_PER_MS, Stamp
 from dollyd.daemon.core.state import Setup
-from dollyd.daemon.engine import Engine, Input, NewRecord, Op, Output, house
+from dollyd.daemon.table.engine import Engine, Input, NewRecord, Op, Output, house
 from dollyd.drivers.framing import BadFrame, FrameDecoder, LineDecoder
 from dollyd.drivers.spec import DeviceProtocol
+from dollyd.wire.stamp import NS_PER_MS, Stamp
 
 _START = Stamp(10**15, 10**15)
 _AFTER_MS = 600_000

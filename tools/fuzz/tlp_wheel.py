@@ -12,7 +12,7 @@ from tools.fuzz.recording import Recording, record, recorded
 from tools.fuzz.table import HearingTable
 from tools.fuzz.tlp import COMMON_FAULTS, GAMES, hear_damaged, prepare
 
-from dollyd.drivers.protocols.tlp_wheel import WheelProtocol
+from dollyd.drivers.protocols.tlp.wheel import WheelProtocol
 from dollyd.simulators.tlp_wheel import PlayedSpin, TlpWheel, WheelOptions, boule_bowl
 
 FAULTS = (

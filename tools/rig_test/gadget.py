@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
-from dollyd.daemon.clock import SystemClock
+from dollyd.daemon.host.clock import SystemClock
 from dollyd.simulators.dice_camera import DiceCamera, DiceCameraOptions
 from dollyd.simulators.line import Line
 from dollyd.simulators.runner import Device

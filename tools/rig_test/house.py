@@ -22,7 +22,7 @@ from tools.rig_test.image import HOME, HOST, KEYS, build
 from tools.rig_test.lines import Wheel, slingshot, tlp_wheel
 from tools.rig_test.machine import Machine, MachineError
 
-from dollyd.client.jws import parse_envelope
+from dollyd.wire.jws import parse_envelope
 
 JOURNAL = "/var/lib/dollyd/journal.db"
 CONFIG = "/etc/dollyd/dollyd.toml"

@@ -11,12 +11,12 @@ from random import Random
 
 from tools.rig_test.judge import Played
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.daemon.host.clock import SystemClock
 from dollyd.simulators.line import Line
 from dollyd.simulators.runner import Device
 from dollyd.simulators.ss2 import SHORT, Ss2Options, Ss2Wheel
 from dollyd.simulators.tlp_wheel import TlpWheel, WheelOptions
+from dollyd.wire.stamp import NS_PER_S
 
 PERIOD_MS = 100
 """Between two status lines: a game takes about 3 s at the SlingShot 2, 8 s at the TLP wheels."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from tools.schemas.payloads import SIGNED, record_name
 
-from dollyd.daemon.core.record import BODIES, FINAL_KINDS, Kind
-from dollyd.daemon.topics import Topics
+from dollyd.wire.record import BODIES, FINAL_KINDS, Kind
+from dollyd.wire.topics import Topics
 
 _FOLDER = "../config/schemas"
 _MARK = "any-"

@@ -8,8 +8,9 @@ import msgspec
 from msgspec import Struct
 from tests.support.chains import SITE, ChainMaker, signer
 
-from dollyd.client.command import COMMAND_TYP, Command, Order, digest, encode_command
-from dollyd.daemon.core.record import (
+from dollyd.daemon.keys.signing import Signer
+from dollyd.wire.command import COMMAND_TYP, Command, Order, digest, encode_command
+from dollyd.wire.record import (
     Approval,
     BetsClosedBody,
     Capture,
@@ -37,7 +38,6 @@ from dollyd.daemon.core.record import (
     VoidBody,
     Witness,
 )
-from dollyd.daemon.signing import Signer
 
 DATE = "2026-11-29"
 MOMENT = Moment(utc="2026-11-29T18:41:20.000000005Z", monotonic_ns=1)

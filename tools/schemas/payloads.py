@@ -10,17 +10,17 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from dollyd.client.answer import Answer
-from dollyd.client.command import Command
-from dollyd.client.evidence import Manifest
-from dollyd.client.trust import RootRoll, TrustFile
-from dollyd.client.witness import Statement
+from dollyd.client.proof.evidence import Manifest
+from dollyd.client.witness.witness import Statement
 from dollyd.daemon.consumers.replay import End, Request
 from dollyd.daemon.consumers.watermarks import Ack
-from dollyd.daemon.core.record import BODIES, VERSION, Kind, Record
-from dollyd.daemon.displays import DeviceState, TableState
-from dollyd.daemon.health import NodeHealth
-from dollyd.daemon.node_status import NodeStatus
+from dollyd.daemon.health.health import NodeHealth
+from dollyd.daemon.link.node_status import NodeStatus
+from dollyd.daemon.table.state_topics import DeviceState, TableState
+from dollyd.wire.answer import Answer
+from dollyd.wire.command import Command
+from dollyd.wire.record import BODIES, VERSION, Kind, Record
+from dollyd.wire.trust import RootRoll, TrustFile
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -88,7 +88,7 @@ def _plain(struct: type[Struct]) -> Schema:
 
 
 def _envelope() -> Schema:
-    """The flattened JWS (`client/jws.py`), which no struct stands for: it is read as bytes."""
+    """The flattened JWS (`wire/jws.py`), which no struct stands for: it is read as bytes."""
     parts = ("payload", "protected", "signature")
     return {
         "title": "Envelope",

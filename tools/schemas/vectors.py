@@ -23,8 +23,8 @@ from tools.schemas.evening import (
     whole_evening,
 )
 
-from dollyd.client.jws import b64url, parse_envelope
-from dollyd.daemon.core.record import IncidentBody, KeyBody, Kind, RoundBody
+from dollyd.wire.jws import b64url, parse_envelope
+from dollyd.wire.record import IncidentBody, KeyBody, Kind, RoundBody
 
 TRUSTED = (1, 3)
 """Seeds of the keys in `keys.json`; key 2 is announced by key 1, key 4 is a stranger's."""

@@ -13,8 +13,8 @@ import msgspec
 from tools.schemas.asyncapi import CHANNELS, address
 from tools.schemas.payloads import PLAIN, SIGNED, record_name
 
-from dollyd.daemon.core.record import BODIES, Record
-from dollyd.daemon.topics import Topics
+from dollyd.wire.record import BODIES, Record
+from dollyd.wire.topics import Topics
 
 _WORDS = {"string": "text", "integer": "integer", "boolean": "true or false", "null": "null"}
 

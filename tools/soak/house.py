@@ -15,15 +15,15 @@ from typing import Self
 from tests.support.daemon import ODDS_BOX, ODDS_KEY, Installation
 from tools.truth import Game
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.core.stamp import NS_PER_MS
-from dollyd.daemon.signing import new_key
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.keys.signing import new_key
 from dollyd.simulators.line import Line
 from dollyd.simulators.odds_box import OddsBox, OddsBoxOptions
 from dollyd.simulators.pty import PtyLink
 from dollyd.simulators.runner import Device
 from dollyd.simulators.ss2 import SHORT, Ss2Options, Ss2Wheel
 from dollyd.simulators.tlp_wheel import TlpWheel, WheelOptions
+from dollyd.wire.stamp import NS_PER_MS
 
 SS2, TLP = "cammegh-ss2", "tlp"
 PERIOD_MS = {SS2: 9, TLP: 10}

@@ -15,8 +15,8 @@ from tools.soak.house import House, PlayedTable
 from tools.soak.processes import Consumer
 from tools.truth import Kept, check, check_odds, explain, kept
 
-from dollyd.client.jws import parse_envelope
-from dollyd.client.sources import JournalFile
+from dollyd.client.proof.sources import JournalFile
+from dollyd.wire.jws import parse_envelope
 
 _FINAL = ("result", "void")
 

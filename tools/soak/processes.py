@@ -19,7 +19,7 @@ from tools.soak.house import House
 from tools.soak.reference import SCHEMA
 from tools.truth import SoakError
 
-from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.wire.stamp import NS_PER_S
 
 MB = 1_000_000
 _CLOCK = Path(__file__).with_name("clock.c")

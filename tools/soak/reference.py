@@ -17,9 +17,9 @@ from random import Random
 from tests.support.daemon import SITE
 
 from dollyd.client import ChainError, GapError, Stream
-from dollyd.client.jws import Keys, keys_of_jwks
-from dollyd.client.watermark import SqliteWatermarks
-from dollyd.daemon.mqtt import MqttSettings
+from dollyd.client.stream.watermark import SqliteWatermarks
+from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.wire.jws import Keys, keys_of_jwks
 
 NAME = "reference"
 CONTRADICTED = 3

@@ -15,9 +15,9 @@ from typing import TypeAlias
 from tools.system_test.machine import MachineError
 from tools.system_test.rig import CONFIG, HOME, JOURNAL, KEY, PERIOD_MS, SITE, Rig
 
-from dollyd.client.jws import parse_envelope
-from dollyd.client.witness import WITNESS_TYP
-from dollyd.daemon.topics import Topics
+from dollyd.client.witness.witness import WITNESS_TYP
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.topics import Topics
 
 Case: TypeAlias = Callable[[Rig], str]
 STOP_S = 5.0

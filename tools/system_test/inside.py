@@ -7,8 +7,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from dollyd.client.jws import parse_envelope
-from dollyd.client.sources import JournalFile
+from dollyd.client.proof.sources import JournalFile
+from dollyd.wire.jws import parse_envelope
 
 
 def main() -> None:

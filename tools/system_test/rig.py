@@ -12,7 +12,7 @@ from typing import Any
 from tests.support.daemon import NODE, PROFILE, SITE, TABLE
 from tools.system_test.machine import Machine, MachineError
 
-from dollyd.client.jws import parse_envelope
+from dollyd.wire.jws import parse_envelope
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "/srv/rig"

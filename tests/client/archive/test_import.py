@@ -16,8 +16,8 @@ from dollyd.client import SiteTrust
 from dollyd.client.archive.service import Archive
 from dollyd.client.archive.store import migrations
 from dollyd.daemon.cli.archive import application
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.journal import Journal
+from dollyd.daemon.journal.store import Journal
+from dollyd.wire.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from random import Random
 
 from dollyd.client.archive.keeper import Keeper, newest
 from dollyd.client.archive.store import Chain, Gap
-from dollyd.client.reader import REPLAYS_AT_ONCE
-from dollyd.client.replay import LATER_S, Patience
+from dollyd.client.stream.reader import REPLAYS_AT_ONCE
+from dollyd.client.stream.replay import LATER_S, Patience
 
 GAP = Gap("r1", "c", 5, 9, certain=True)
 

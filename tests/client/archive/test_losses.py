@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from dollyd.client.archive.losses import Loss, NoLossError, accept_loss
 from dollyd.client.archive.store import Store
 from dollyd.daemon.cli import application
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.errors import ConfigError
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.record import Kind
 
 
 @pytest.fixture(autouse=True)

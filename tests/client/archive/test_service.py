@@ -20,9 +20,9 @@ from tests.support.replaying import TOPICS, node_at
 from dollyd.client import SiteTrust
 from dollyd.client.archive.service import Archive
 from dollyd.client.archive.store import Store, StoreError
-from dollyd.client.replay import Patience
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.mqtt import MqttSettings
+from dollyd.client.stream.replay import Patience
+from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.wire.record import Kind
 
 QUICK = Patience(answer_s=0.5, answer_max_s=1.0, gap_s=10.0)
 

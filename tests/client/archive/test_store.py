@@ -21,9 +21,9 @@ from tests.support.evenings import SETTING, STAKES, House
 
 from dollyd.client.archive.intake import Heard, Intake
 from dollyd.client.archive.store import SchemaError, Store, StoreError, migrations
-from dollyd.client.jws import parse_envelope, strict_object
-from dollyd.client.replay import REPLAY_MAX
-from dollyd.daemon.core.record import Kind
+from dollyd.client.stream.replay import REPLAY_MAX
+from dollyd.wire.jws import parse_envelope, strict_object
+from dollyd.wire.record import Kind
 
 RECORDS = 5_000
 BATCH = 250

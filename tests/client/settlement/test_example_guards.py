@@ -18,9 +18,9 @@ from tests.support.chains import ChainMaker
 from tests.support.settled_evening import Evening
 
 from dollyd.client import ChainError, Delivered, GapError, Stream, StreamError
-from dollyd.client.jws import parse_envelope
 from dollyd.client.settlement.spec import SettlementError
-from dollyd.daemon.core.record import Kind, Record
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import Kind, Record
 
 # --- what the till gets wrong, and what it must not do -------------------------------------------
 

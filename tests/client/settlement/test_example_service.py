@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.settled_evening import TABLES, VOID, Evening
 
 from dollyd.client import GapError, Watermark
-from dollyd.daemon.core.record import Kind
+from dollyd.wire.record import Kind
 
 # --- one round -----------------------------------------------------------------------------------
 

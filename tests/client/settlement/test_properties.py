@@ -16,7 +16,6 @@ from tests.support.chains import ChainMaker
 from tests.support.settling import bets_on
 from tests.support.tables import RULEBOOK, TEXTS, game_setup
 
-from dollyd.client.jws import parse_envelope, strict_object
 from dollyd.client.settlement import boule, craps, sic_bo, tuplanoppa
 from dollyd.client.settlement.en_prison import CELLS
 from dollyd.client.settlement.roulette_layout import CLOTHS
@@ -25,8 +24,9 @@ from dollyd.client.settlement.settle import BETS, carried, resettle, settle, set
 from dollyd.client.settlement.spec import Answer, Bet, Choice, SettlementError, State, ratio, rounded
 from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.core.games.spec import Drawn, Memory, Value
-from dollyd.daemon.core.record import CorrectionBody, Finding, Kind, Moment, Named, Odds, Setting, Stakes
 from dollyd.daemon.core.state import Setup
+from dollyd.wire.jws import parse_envelope, strict_object
+from dollyd.wire.record import CorrectionBody, Finding, Kind, Moment, Named, Odds, Setting, Stakes
 
 MAXIMUM = 5000
 STAKES = Stakes(minimum=1, maximum=MAXIMUM, currency="EUR")

@@ -14,7 +14,7 @@ from tests.support.chains import ChainMaker, decision, signer
 from tests.support.commands import BOSS, DEALER, INSPECTOR, ROOT, Two, trust_bytes, two
 from typer.testing import CliRunner
 
-from dollyd.client.ended import NOT_COMPARED
+from dollyd.client.proof.ended import NOT_COMPARED
 from dollyd.client.settlement.rulebooks import (
     LoadedRulebook,
     load_rulebook,
@@ -33,8 +33,8 @@ from dollyd.client.settlement.settle import (
 from dollyd.client.settlement.spec import Answer, Bet, SettlementError, Verdict
 from dollyd.daemon.cli import application
 from dollyd.daemon.core.games import GAMES
-from dollyd.daemon.core.record import Kind
-from dollyd.daemon.errors import ConfigError
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.record import Kind
 
 ROULETTE = load_rulebook("fi-ray-2013-roulette")
 RED_NUMBER: dict[str, Any] = {

@@ -17,7 +17,7 @@ from dollyd.daemon.discovery.identity import Identity
 from dollyd.daemon.discovery.known import ADAPTERS, GENERATORS, RULED_VENDORS, own_rule
 from dollyd.daemon.discovery.report import Found, configuration, discover, lines
 from dollyd.daemon.discovery.sysfs import serial_ports, stable_name, usb_devices
-from dollyd.daemon.host import Host
+from dollyd.daemon.host.machine import Host
 
 ODDS = Identity("tlp", "odds", {"serial": "OD000017", "kind": "ODDS"})
 WHEEL = Identity("cammegh-ss2", "wheel", {"firmware": "V2.50", "pockets": "37"})

@@ -14,7 +14,7 @@ from tests.support.simulated_table import SimulatedTable
 
 from dollyd.daemon.discovery import identity
 from dollyd.daemon.discovery.identity import Identity, who_is_there
-from dollyd.daemon.host import Host
+from dollyd.daemon.host.machine import Host
 from dollyd.drivers.transports.serial import SerialSettings, SerialTransport
 
 

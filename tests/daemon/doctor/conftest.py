@@ -13,7 +13,7 @@ from tests.support.machine import USER, USER_ID, Machine
 
 from dollyd.daemon.doctor.case import Case, Finding, open_case
 from dollyd.daemon.doctor.checks import findings
-from dollyd.daemon.signing import new_key
+from dollyd.daemon.keys.signing import new_key
 from dollyd.simulators.clock import VirtualClock
 
 UNIT = Path(__file__).parents[3] / "systemd" / "dollyd.service"

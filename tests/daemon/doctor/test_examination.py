@@ -17,15 +17,15 @@ from tests.support.simulated_table import SimulatedTable
 from tests.support.site_broker import Authority, site_of
 
 from dollyd.daemon.brokers.check import BrokerCheck
-from dollyd.daemon.clock import SystemClock
 from dollyd.daemon.discovery.listening import hear_all
 from dollyd.daemon.doctor.case import Case, Finding, open_case
 from dollyd.daemon.doctor.checks import CHECKS
 from dollyd.daemon.doctor.examination import examine
 from dollyd.daemon.doctor.live_checks import brokers
-from dollyd.daemon.host import Host
-from dollyd.daemon.topics import Topics
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.host.machine import Host
 from dollyd.simulators.ss2.options import MODE_PUSH
+from dollyd.wire.topics import Topics
 
 LIVE = ("device", "wrong", "ss2", "port-held", "port-unusable")
 HOLDER = """

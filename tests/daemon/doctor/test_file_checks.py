@@ -12,9 +12,9 @@ import pytest
 from tests.support.site_broker import Authority
 
 from dollyd.daemon.doctor.checks import BEFORE_A_START, check_start, findings
-from dollyd.daemon.errors import ConfigError
-from dollyd.daemon.files import Sight
-from dollyd.daemon.signing import new_key
+from dollyd.daemon.keys.signing import new_key
+from dollyd.wire.errors import ConfigError
+from dollyd.wire.files import Sight
 
 if TYPE_CHECKING:
     from tests.daemon.doctor.conftest import Bench

@@ -11,9 +11,9 @@ from tests.support.journals import journal_of
 from tools.schemas.evening import UNRESOLVED, VOID, Evening
 
 from dollyd.daemon.cli.table import application
-from dollyd.daemon.core.record import IncidentBody, Kind
 from dollyd.daemon.core.void_rules import INSPECTED_AFTER
 from dollyd.daemon.doctor.case import Finding
+from dollyd.wire.record import IncidentBody, Kind
 
 if TYPE_CHECKING:
     from tests.daemon.doctor.conftest import Bench

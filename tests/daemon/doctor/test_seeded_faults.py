@@ -15,18 +15,18 @@ from tests.support.journals import filled, journal_of
 from tests.support.machine import CH340
 from tests.support.site_broker import Authority
 
-from dollyd.client.trust import NodeKey
-from dollyd.daemon.audit import Audit
 from dollyd.daemon.brokers.finding import Finding as BrokerFinding
 from dollyd.daemon.brokers.finding import Level
-from dollyd.daemon.core.record import Kind, Time
-from dollyd.daemon.core.stamp import NS_PER_S, iso_utc
 from dollyd.daemon.discovery.listening import Heard
-from dollyd.daemon.journal import Journal
-from dollyd.daemon.journal_file import audit_path
-from dollyd.daemon.self_check import MANIFEST
-from dollyd.daemon.signing import new_key
-from dollyd.daemon.trust_file import change_trust, new_trust
+from dollyd.daemon.host.self_check import MANIFEST
+from dollyd.daemon.journal.audit import Audit
+from dollyd.daemon.journal.file import audit_path
+from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.keys.signing import new_key
+from dollyd.daemon.keys.trust_file import change_trust, new_trust
+from dollyd.wire.record import Kind, Time
+from dollyd.wire.stamp import NS_PER_S, iso_utc
+from dollyd.wire.trust import NodeKey
 
 if TYPE_CHECKING:
     from tests.daemon.doctor.conftest import Bench

@@ -23,15 +23,15 @@ from tests.support.usb_line import (
     usb_threads,
 )
 
-from dollyd.daemon.clock import SystemClock
-from dollyd.daemon.errors import TransportError
-from dollyd.daemon.session import DeviceSession
+from dollyd.daemon.host.clock import SystemClock
+from dollyd.daemon.table.session import DeviceSession
 from dollyd.drivers.framing import AnyFrame, LineDecoder
 from dollyd.drivers.transports import usb as usb_transport
 from dollyd.drivers.transports import usb_device
 from dollyd.drivers.transports.usb import UsbTransport
 from dollyd.simulators.usb import SimulatedUsb
 from dollyd.simulators.usb_gadget import Gadget, Interface
+from dollyd.wire.errors import TransportError
 
 # B20: no call to a device that is gone, no loop
 

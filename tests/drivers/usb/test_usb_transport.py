@@ -20,12 +20,12 @@ from tests.support.usb_line import (
     settings,
 )
 
-from dollyd.daemon.errors import TransportError
 from dollyd.drivers.transports import usb_device
 from dollyd.drivers.transports.usb import WAITING_BYTES, WRITE_BUFFER_BYTES, UsbTransport
 from dollyd.drivers.transports.usb_port import UsbSettings, parse_usb
 from dollyd.simulators.usb import SimulatedUsb
 from dollyd.simulators.usb_gadget import Gadget, Interface
+from dollyd.wire.errors import TransportError
 
 
 async def test_bytes_pass_unchanged_both_ways(gadget: Gadget, line: Line) -> None:

@@ -1,0 +1,1 @@
+"""Records from files: verified, and what they say about one another."""

@@ -1,0 +1,1 @@
+"""Records from a broker: verified, once, in order, without gaps."""

@@ -1,0 +1,1 @@
+"""The second box: it keeps what was published, and notices if it changes."""

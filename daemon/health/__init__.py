@@ -1,0 +1,1 @@
+"""What operations see: health, metrics, upkeep, what halts a table."""

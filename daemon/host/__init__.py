@@ -1,0 +1,1 @@
+"""The machine below us: clock, disk, log, service manager, supervised tasks, terminal."""

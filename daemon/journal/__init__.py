@@ -1,0 +1,1 @@
+"""The durable record: store, writer, cursors, checks, retention."""

@@ -1,0 +1,1 @@
+"""The broker: one connection, what is published over it, what is heard on it."""
