@@ -4,8 +4,8 @@ Processes, since one signature check holds the interpreter's lock. The first env
 file is done before a process has started, and most keys are known by then. A process that meets a key nobody
 knows yet leaves that signature to the one who puts the records in order.
 
-This module is also what such a process runs: `python -m dollyd.client.proof.parallel`. Both ways go messages of
-MessagePack, each after its length in 4 bytes: batches with keys there, what was read back.
+This module is also what such a process runs: `python -m dollyd.client.proof.parallel`. Both ways go messages
+of MessagePack, each after its length in 4 bytes: batches with keys there, what was read back.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from dollyd.client.stream.site_trust import SiteTrust
 from dollyd.daemon.keys.signing import Signer
 from dollyd.wire.decoding import from_json
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.files import cure, open_file, replace_file
 from dollyd.wire.jws import EnvelopeError, Keys, keys_of_jwks, parse_envelope
+from dollyd.wire.site_trust import SiteTrust
 from dollyd.wire.trust import (
     ROOT_TYP,
     TRUST_TYP,

@@ -23,7 +23,7 @@ from dollyd.drivers.spec import DeviceProtocol, DeviceSetup
 from dollyd.wire.stamp import Stamp
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCTION = ("daemon", "drivers", "client")
+PRODUCTION = ("wire", "daemon", "drivers", "client")
 SOURCES = sorted(
     path
     for folder in (*PRODUCTION, "simulators", "tools", "tests", "examples", "src")

@@ -82,7 +82,7 @@ def run(installed: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_wheel_holds_all_that_a_table_needs(names: set[str]) -> None:
-    for folder in ("daemon", "drivers", "client"):
+    for folder in ("wire", "daemon", "drivers", "client"):
         sources = {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*.py")}
         assert sources
         assert {f"dollyd/{source}" for source in sources} <= names
