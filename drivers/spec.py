@@ -186,6 +186,8 @@ class DeviceSetup:
     """Name of the game at its table."""
     badges: Badges = field(default_factory=Badges)
     """Of a dealer console: whose badge is worth what."""
+    unproven: bool = False
+    """The shared key is not at hand, proofs are taken unchecked: so says a replay of evidence, play never."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,9 +119,15 @@ def key_of_jwk(jwk: Mapping[str, Any]) -> Ed25519PublicKey:
     return key
 
 
-def keys_of_jwks(jwks: Iterable[Mapping[str, Any]]) -> dict[str, Ed25519PublicKey]:
-    """Public keys by `kid`; raises as `key_of_jwk`."""
-    return {thumbprint(key): key for key in map(key_of_jwk, jwks)}
+def keys_of_jwks(jwks: Iterable[Mapping[str, Any]] | Mapping[str, Any]) -> dict[str, Ed25519PublicKey]:
+    """Public keys by `kid`, of a JWK set as `dollyd keys show` prints it, or of the keys in one.
+
+    Raises as `key_of_jwk`, and for a mapping that is no JWK set.
+    """
+    keys = jwks.get("keys") if isinstance(jwks, Mapping) else list(jwks)
+    if not isinstance(keys, list) or not all(isinstance(jwk, Mapping) for jwk in keys):
+        raise EnvelopeError("jwk", "no JWK set: an object with the list `keys` (RFC 7517)")
+    return {thumbprint(key): key for key in map(key_of_jwk, keys)}
 
 
 # --- parsing -------------------------------------------------------------------------------------

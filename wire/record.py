@@ -59,6 +59,7 @@ class Moment(_Part, frozen=True, kw_only=True):
 
     utc: str
     monotonic_ns: int
+    """Beyond 2^53 after 104 days of uptime: JavaScript needs a parser that keeps it, or leaves it alone."""
 
 
 class Time(_Part, frozen=True, kw_only=True):
@@ -66,7 +67,9 @@ class Time(_Part, frozen=True, kw_only=True):
 
     utc: str
     monotonic_ns: int
+    """As in `Moment`: beyond 2^53 after 104 days of uptime."""
     boot: str
+    """The boot that it counts from: only times of one boot can be compared."""
     synchronised: bool
     error_bound_us: int
     """Largest error of UTC that the time service vouches for; -1 = not known."""
@@ -102,6 +105,7 @@ class Odds(_Part, frozen=True, kw_only=True):
     """The odds table of roulette variant B and the proof of its draw."""
 
     table: int
+    """1: the rulebook's `odds`; 2: its `odds_table_2`."""
     device: str
     counter: int
     nonce: str
@@ -129,6 +133,7 @@ class Witness(_Part, frozen=True, kw_only=True):
     defects: list[str]
     relaunches: int
     turns_basis: str
+    """How turns are known: `certified`, `counted`, `reported` or `none`."""
     ball_turns_x100: int | UnsetType = UNSET
     """Turns in hundredths: 4 full turns are 400."""
     wheel_turns_x100: int | UnsetType = UNSET
@@ -162,6 +167,7 @@ class Evidence(_Part, frozen=True, kw_only=True):
     times: Times
     bets_closed_by: str | UnsetType = UNSET
     confirmed_by: str | UnsetType = UNSET
+    """`auto` after the hold, or the person who confirmed it."""
     devices: list[Device]
     witnesses: list[Witness]
     capture: Capture | UnsetType = UNSET
@@ -183,6 +189,7 @@ class SessionBody(_Part, frozen=True, kw_only=True):
 
     event: str
     by: str
+    """The operator's `id` in the trust file, the badge at the console, or `configuration`: nobody had to."""
     setting: Setting
     gaming_date: str
     stakes: Stakes
@@ -196,6 +203,7 @@ class RoundBody(_Part, frozen=True, kw_only=True):
     """A round was opened for bets."""
 
     game_ref: str
+    """The game as its device calls it: device, its run, and the number of the game there."""
     opened: Moment
 
 
@@ -203,6 +211,7 @@ class BetsClosedBody(_Part, frozen=True, kw_only=True):
     """No more bets."""
 
     by: str
+    """The device that said so, by its name at the table, or the person as in `session`."""
     closed: Moment
 
 
@@ -213,7 +222,9 @@ class ResultBody(_Part, frozen=True, kw_only=True):
     gaming_date: str
     stakes: Stakes
     outcome: dict[str, str | int | bool | list[str]]
+    """What came, by game: see "Outcomes"."""
     odds: Odds | UnsetType = UNSET
+    """Roulette B only: by which of the two tables of odds bets are paid."""
     mode: str
     reason: str | UnsetType = UNSET
     """Why it was entered by hand."""
@@ -226,13 +237,16 @@ class VoidBody(_Part, frozen=True, kw_only=True):
     """The round does not count, by a rule or an entitled person."""
 
     rule: str
+    """One of "Rules of a void round"."""
     clause: str
+    """The regulation's, or what else the rule rests on."""
     text: str
     stake_policy: str
     """What the profile says of the stakes: `player_choice`, `returned`, `carried` or `unstated`."""
     setting: Setting
     gaming_date: str
     declared_by: str | UnsetType = UNSET
+    """The person, where a person declared it."""
     role: str | UnsetType = UNSET
     judged_by: str | UnsetType = UNSET
     """Who found that the round does not count, where that was another person."""
@@ -246,6 +260,7 @@ class ThrowRejectedBody(_Part, frozen=True, kw_only=True):
     """A throw of the dice that does not count; the round goes on, stakes stay locked, the shooter too."""
 
     rule: str
+    """One of "Rules of a rejected throw"."""
     clause: str
     text: str
     setting: Setting
@@ -262,6 +277,7 @@ class UnresolvedBody(_Part, frozen=True, kw_only=True):
     """We cannot know; people must close the round."""
 
     rule: str
+    """One of "Rules of an unresolved round"."""
     text: str
     setting: Setting
     gaming_date: str
@@ -274,7 +290,9 @@ class Finding(_Part, frozen=True, kw_only=True):
 
     kind: str
     outcome: dict[str, str | int | bool | list[str]] | UnsetType = UNSET
+    """Of a `result`, as in a `result` record."""
     rule: str | UnsetType = UNSET
+    """Of a `void`: that of the record, or `corrected` where people made it void."""
     stake_policy: str | UnsetType = UNSET
 
 

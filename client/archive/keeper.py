@@ -6,15 +6,37 @@ Pure but for its log: times are monotonic seconds that the caller hands in.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from random import Random
 
 import structlog
 
 from dollyd.client.archive.store import Chain, Gap
 from dollyd.client.stream.reader import REPLAYS_AT_ONCE, Request
-from dollyd.client.stream.replay import LATER_S, Asker, Patience
+from dollyd.client.stream.replay import LATER_S, REPLAY_MAX, Asker, Patience
 
 _LOG = structlog.get_logger(__name__)
+
+
+BUSY = "busy"
+_BUSY_S = 5.0
+"""Until a node that was busy is asked again."""
+
+
+@dataclass(slots=True)
+class _Probe:
+    """A question whether a chain goes on with record `first`."""
+
+    first: int
+    id: str
+    full: bool = False
+    """All that was asked for exists, so there may be more."""
+    busy_s: float = 0.0
+    """When its node said that it was busy, 0 where it did not."""
+
+    def again(self, first: int, now_s: float) -> bool:
+        """Whether it is worth asking anew, from record `first`."""
+        return (self.full and first > self.first) or (self.busy_s > 0 and now_s >= self.busy_s + _BUSY_S)
 
 
 class Keeper:
@@ -26,6 +48,25 @@ class Keeper:
         self._askers: dict[str, Asker] = {}
         self._later: dict[str, tuple[int, float]] = {}
         """Chains whose gap was given up: its first record, and when to ask again."""
+        self._probes: dict[str, _Probe] = {}
+        """Of this link, by chain."""
+
+    def probes(self, gaps: Iterable[Gap], chains: Iterable[Chain], now_s: float) -> list[Request]:
+        """Ask whether chains without a gap go on.
+
+        Of records that came before we listened nothing that is retained tells: those of an unresolved round.
+        Once a link; again where an answer was full and has brought something, or its node was busy.
+        """
+        incomplete, due = {gap.chain for gap in gaps}, []
+        for chain in newest(chains).values():
+            first, known = chain.complete_to + 1, self._probes.get(chain.chain)
+            if chain.broken or chain.chain in incomplete or not (known is None or known.again(first, now_s)):
+                continue
+            probe = self._probes[chain.chain] = _Probe(first, f"{self._rng.getrandbits(64):016x}")
+            due.append(Request(chain.table, chain.chain, first, first + REPLAY_MAX - 1, probe.id))
+            if len(due) == REPLAYS_AT_ONCE:
+                break
+        return due
 
     def requests(self, gaps: Iterable[Gap], now_s: float) -> tuple[list[Request], list[str]]:
         """What to ask for now; and chains of which somebody unknown spoke, and nobody has more."""
@@ -48,12 +89,16 @@ class Keeper:
 
     def ended(self, chain: str, id_: str, problem: str, now_s: float) -> None:
         """The answer to a request is complete."""
+        probe = self._probes.get(chain)
+        if probe is not None and probe.id == id_:
+            probe.full, probe.busy_s = problem == "", now_s if problem == BUSY else 0.0
         if asker := self._askers.get(chain):
             asker.ended(id_, problem, now_s)
 
     def restart(self) -> None:
         """There is a new link: no answer to older requests is waited for."""
         self._askers.clear()
+        self._probes.clear()
 
     def _asker(self) -> Asker:
         return Asker(self._patience, self._rng)

@@ -272,6 +272,7 @@ class Archive:
             requests, untrue = self._keeper.requests(gaps, time.monotonic())
             for chain in untrue:
                 await self._keeping.run(methodcaller("forget_heard", chain))
+            requests += self._keeper.probes(gaps, chains, time.monotonic())
             with suppress(LinkError):  # told by whoever listens; all is asked again on the next link
                 for request in requests:
                     self.stats.requests += 1

@@ -31,7 +31,7 @@ from msgspec import Struct
 from dollyd.client.proof.sources import CAPTURE_MAX_BYTES, SourceError
 from dollyd.client.proof.tar import BLOCK, Member, TarError, member_at, members
 from dollyd.client.proof.unpack import GZIP_MAGIC, UNPACKED_MAX_BYTES, unpack
-from dollyd.client.proof.verify import PROBLEMS_MAX, Problem, Report, Start, verify_envelopes
+from dollyd.client.proof.verify import PROBLEMS_MAX, Judged, Problem, Report, Start, verify_envelopes
 from dollyd.wire.decoding import from_json
 from dollyd.wire.jws import ENVELOPE_MAX_BYTES, EnvelopeError, Keys, keys_of_jwks, strict_object
 from dollyd.wire.record import ChainName, Count, Name
@@ -331,13 +331,20 @@ def verify_evidence(
     jobs: int = 1,
     fast: bool = False,
     max_bytes: int = UNPACKED_MAX_BYTES,
+    judged: Judged | None = None,
 ) -> Report:
     """Verify an evidence file, everything in it; see `verify_envelopes` and `EvidenceFile`."""
     report = Report()
     try:
         with closing(EvidenceFile(path, max_bytes)) as evidence:
             report = verify_envelopes(
-                evidence.envelopes(), keys, evidence.capture, starts=evidence.starts(), jobs=jobs, fast=fast
+                evidence.envelopes(),
+                keys,
+                evidence.capture,
+                starts=evidence.starts(),
+                jobs=jobs,
+                fast=fast,
+                judged=judged,
             )
             evidence.check(report, fast=fast)
     except (SourceError, TarError) as error:

@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -34,7 +34,7 @@ from dollyd.wire.trust import Trust
 
 PROBLEMS_MAX = 10
 """A verification ends when it has found as many."""
-MID_CHAIN = "begins in mid-chain at record "
+MID_CHAIN, SO_OF_MORE = "begins in mid-chain at record ", "; and so of "
 PINNED, ANNOUNCED, NOT_PINNED = "pinned", "announced", "not pinned"
 _WORDS = (PINNED, ANNOUNCED, NOT_PINNED, *Verdict)
 """What is said of a key; where it is more than one, the last of them."""
@@ -53,6 +53,8 @@ PERSONS_NOT_CHECKED = (
 
 CaptureOf: TypeAlias = Callable[[str, int], bytes | None]
 """The raw capture behind a record (chain, seq), None where it is not at hand."""
+Judged: TypeAlias = Callable[[bytes, Read, list[str]], None]
+"""Told of each envelope when it was judged: its bytes, what it says, and all that is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +140,6 @@ class Start:
     keys: Keys = field(default_factory=dict)
 
 
-class Source(Protocol):
-    """A file of envelopes, with captures. Both methods raise `SourceError`."""
-
-    def envelopes(self) -> Iterable[bytes]:
-        """The envelopes in their order."""
-
-    def capture(self, chain: str, seq: int) -> bytes | None:
-        """The raw capture behind a record, None where there is none."""
-
-
 def verify_envelopes(
     envelopes: Iterable[bytes],
     keys: Keys | Trust | None = None,
@@ -157,6 +149,7 @@ def verify_envelopes(
     jobs: int = 1,
     fast: bool = False,
     part: bool = False,
+    judged: Judged | None = None,
 ) -> Report:
     """Verify envelopes in their order.
 
@@ -171,6 +164,8 @@ def verify_envelopes(
     try:
         for data, found in read_all(envelopes, verifier.known, jobs, fast=fast):
             verifier.take(data, found)
+            if judged is not None:
+                judged(data, found, verifier.wrong)
             if len(verifier.problems) >= PROBLEMS_MAX:
                 break
     except SourceError as error:
@@ -179,14 +174,21 @@ def verify_envelopes(
 
 
 def verify_journal(
-    path: Path, keys: Keys | Trust | None = None, *, jobs: int = 1, fast: bool = False
+    path: Path,
+    keys: Keys | Trust | None = None,
+    *,
+    jobs: int = 1,
+    fast: bool = False,
+    judged: Judged | None = None,
 ) -> Report:
     """Verify a journal file, and the captures in it. Read-only; the daemon may be running."""
     try:
         with closing(JournalFile(path)) as journal:
             envelopes = journal.envelopes(check_structure=not fast)
             starts = {chain: Start(seq, prev) for chain, (seq, prev) in journal.starts().items()}
-            return verify_envelopes(envelopes, keys, journal.capture, starts=starts, jobs=jobs, fast=fast)
+            return verify_envelopes(
+                envelopes, keys, journal.capture, starts=starts, jobs=jobs, fast=fast, judged=judged
+            )
     except SourceError as error:
         report = Report()
         report.add_problem(str(error))
@@ -231,6 +233,8 @@ class _Verifier:
         part: bool,
     ) -> None:
         self.problems: list[Problem] = []
+        self.wrong: list[str] = []
+        """With the newest envelope; what is told once a key only is among it for each."""
         self._file = trusted if isinstance(trusted, Trust) else None
         pinned = trusted.node_keys() if isinstance(trusted, Trust) else trusted
         self.known: dict[str, Ed25519PublicKey] = dict(pinned or {})
@@ -248,6 +252,7 @@ class _Verifier:
     def add_problem(self, why: str, found: Read | None = None) -> None:
         table, chain, seq = (found.table, found.chain, found.seq) if found else ("", "", 0)
         self.problems.append(Problem(self._report.records, table, chain, seq, why))
+        self.wrong.append(why)
 
     def report(self) -> Report:
         report = self._report
@@ -262,10 +267,8 @@ class _Verifier:
             if chain.first > 1:
                 report.notes.append(f"table {chain.table}, chain {name}: starts at seq {chain.first}")
             if chain.until is not None:
-                told = (
-                    f"table {chain.table}, chain {name}: {Verdict.REVOKED}: a key of it counts up to record"
-                )
-                self.add_problem(f"{told} {chain.until.seq}, to which what is here does not lead")
+                told = f"table {chain.table}, chain {name}: {Verdict.REVOKED}: a key of it counts up to"
+                self.add_problem(f"{told} record {chain.until.seq}, to which what is here does not lead")
         self._check_successors()
         report.rounds = sum(report.kinds[kind] for kind in FINAL_KINDS)
         if self._fast:
@@ -289,6 +292,7 @@ class _Verifier:
 
     def take(self, data: bytes, found: Read) -> None:
         self._report.records += 1
+        self.wrong = []
         if found.problem:
             self.add_problem(found.problem)
             return
@@ -342,7 +346,8 @@ class _Verifier:
         if more < 0:
             self.add_problem(why, found)
         else:
-            self.problems[at] = replace(self.problems[at], why=f"{why}; and so of {more + 1} more records")
+            self.wrong.append(str(error))
+            self.problems[at] = replace(self.problems[at], why=f"{why}{SO_OF_MORE}{more + 1} more records")
 
     def _check_signed(self, data: bytes, found: Read, chain: _Chain) -> None:
         if found.signed is None:  # nobody had its key when it was read

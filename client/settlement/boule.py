@@ -7,11 +7,13 @@ from dollyd.client.settlement.spec import (
     Bet,
     GameBets,
     Round,
+    Selection,
     check_offered,
     loses,
     ratio,
     stakes_of_a_void_round,
     wins,
+    with_odds,
 )
 from dollyd.daemon.core.games.boule import NUMBERS, Variant
 
@@ -31,6 +33,10 @@ def _check(bet: Bet, variant: Variant) -> None:
     check_offered(bet, OFFERED, variant.odds, lambda known: known.kind)
 
 
+def _offered(variant: Variant) -> dict[str, tuple[Selection, ...]]:
+    return with_odds("boule", OFFERED, variant.odds, lambda known: known.kind)
+
+
 def _settle(bet: Bet, stake: int, played: Round) -> Answer:
     if bet.kind == "straight":
         won = played.outcome["number"] == bet.selection[0]
@@ -39,4 +45,6 @@ def _settle(bet: Bet, stake: int, played: Round) -> Answer:
     return wins(bet, stake, ratio(played.variant.odds[bet.kind]), played) if won else loses(bet)
 
 
-BOULE_BETS = GameBets(game="boule", check=_check, settle=_settle, on_void=stakes_of_a_void_round)
+BOULE_BETS = GameBets(
+    game="boule", offered=_offered, check=_check, settle=_settle, on_void=stakes_of_a_void_round
+)

@@ -13,6 +13,7 @@ from dollyd.client.settlement.spec import (
     Bet,
     GameBets,
     Round,
+    Selection,
     SettlementError,
     State,
     Verdict,
@@ -23,6 +24,7 @@ from dollyd.client.settlement.spec import (
     rounded,
     stays,
     wins,
+    with_odds,
 )
 from dollyd.daemon.core.games.craps import POINTS, SEVEN
 from dollyd.daemon.core.games.dice import Variant
@@ -50,6 +52,10 @@ def _check(bet: Bet, variant: Variant) -> None:
     check_offered(bet, OFFERED, variant.odds, _odds_key)
 
 
+def _offered(variant: Variant) -> dict[str, tuple[Selection, ...]]:
+    return with_odds("craps", OFFERED, variant.odds, _odds_key)
+
+
 def _settle(bet: Bet, stake: int, played: Round) -> Answer:
     outcome, number = played.outcome, int(bet.selection[0])
     lay = bet.kind == "lay"
@@ -74,4 +80,4 @@ def _on_void(bet: Bet, stake: int, played: Round) -> Answer:
     return returned(bet, stake) if played.stake_policy == "returned" else stays(bet, bet.state)
 
 
-CRAPS_BETS = GameBets(game="craps", check=_check, settle=_settle, on_void=_on_void)
+CRAPS_BETS = GameBets(game="craps", offered=_offered, check=_check, settle=_settle, on_void=_on_void)

@@ -7,11 +7,13 @@ from dollyd.client.settlement.spec import (
     Bet,
     GameBets,
     Round,
+    Selection,
     check_offered,
     loses,
     ratio,
     stakes_of_a_void_round,
     wins,
+    with_odds,
 )
 from dollyd.daemon.core.games.money_wheel import Variant
 
@@ -24,6 +26,10 @@ def _check(bet: Bet, variant: Variant) -> None:
     check_offered(bet, {"symbol": tuple(variant.odds)}, variant.odds, _symbol)
 
 
+def _offered(variant: Variant) -> dict[str, tuple[Selection, ...]]:
+    return with_odds("money-wheel", {"symbol": tuple(variant.odds)}, variant.odds, _symbol)
+
+
 def _settle(bet: Bet, stake: int, played: Round) -> Answer:
     symbol = _symbol(bet)
     if played.outcome["symbol"] != symbol:
@@ -31,4 +37,6 @@ def _settle(bet: Bet, stake: int, played: Round) -> Answer:
     return wins(bet, stake, ratio(played.variant.odds[symbol]), played)
 
 
-MONEY_WHEEL_BETS = GameBets(game="money-wheel", check=_check, settle=_settle, on_void=stakes_of_a_void_round)
+MONEY_WHEEL_BETS = GameBets(
+    game="money-wheel", offered=_offered, check=_check, settle=_settle, on_void=stakes_of_a_void_round
+)

@@ -8,13 +8,14 @@ Kinds and selections: `straight`, `split`, `street`, `corner`, `first_five` and 
 from __future__ import annotations
 
 from dollyd.client.settlement.en_prison import Came, imprison, settle_imprisoned
-from dollyd.client.settlement.roulette_layout import Field, field_of
+from dollyd.client.settlement.roulette_layout import Field, field_of, fields_of
 from dollyd.client.settlement.spec import (
     Answer,
     Bet,
     Choice,
     GameBets,
     Round,
+    Selection,
     SettlementError,
     Verdict,
     half_lost,
@@ -23,6 +24,11 @@ from dollyd.client.settlement.spec import (
     stays,
 )
 from dollyd.daemon.core.games.roulette import ZEROS, Variant
+
+
+def offered(variant: Variant) -> dict[str, tuple[Selection, ...]]:
+    """Every field of the cloth, numbers in their order; `quarter` only where the cloth shows quarters."""
+    return fields_of(variant.layout)
 
 
 def check(bet: Bet, variant: Variant) -> None:
@@ -52,7 +58,7 @@ def on_void(bet: Bet, stake: int, played: Round) -> Answer:
     return stays(bet, bet.state) if bet.state else stakes_of_a_void_round(bet, stake, played)
 
 
-ROULETTE_BETS = GameBets(game="roulette", check=check, settle=settle, on_void=on_void)
+ROULETTE_BETS = GameBets(game="roulette", offered=offered, check=check, settle=settle, on_void=on_void)
 
 
 def _field(bet: Bet, variant: Variant) -> Field:

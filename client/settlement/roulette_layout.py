@@ -102,6 +102,16 @@ def field_of(kind: str, selection: tuple[str, ...], layout: str) -> Field:
     return field
 
 
+def fields_of(layout: str) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """All fields of a cloth by kind of bet, in the order of their lowest numbers."""
+    by_kind: dict[str, list[tuple[str, ...]]] = {}
+    for kind, pockets in CLOTHS[layout]:
+        by_kind.setdefault(kind, []).append(tuple(sorted(pockets, key=_place)))
+    return {
+        kind: tuple(sorted(fields, key=lambda one: [*map(_place, one)])) for kind, fields in by_kind.items()
+    }
+
+
 def _why_not(kind: str, selection: tuple[str, ...], cloth: Cloth) -> str:
     named = _name(selection)
     fields = [values for known, values in cloth if known == kind]

@@ -9,11 +9,13 @@ from dollyd.client.settlement.spec import (
     Bet,
     GameBets,
     Round,
+    Selection,
     check_offered,
     loses,
     ratio,
     stakes_of_a_void_round,
     wins,
+    with_odds,
 )
 from dollyd.daemon.core.games.dice import FACES, Variant
 
@@ -45,6 +47,10 @@ def _check(bet: Bet, variant: Variant) -> None:
     check_offered(bet, OFFERED, variant.odds, _odds_key)
 
 
+def _offered(variant: Variant) -> dict[str, tuple[Selection, ...]]:
+    return with_odds("sic-bo", OFFERED, variant.odds, _odds_key)
+
+
 def _settle(bet: Bet, stake: int, played: Round) -> Answer:
     outcome, key = played.outcome, _odds_key(bet)
     match bet.kind:
@@ -66,4 +72,6 @@ def _settle(bet: Bet, stake: int, played: Round) -> Answer:
     return wins(bet, stake, ratio(played.variant.odds[key]), played) if won else loses(bet)
 
 
-SIC_BO_BETS = GameBets(game="sic-bo", check=_check, settle=_settle, on_void=stakes_of_a_void_round)
+SIC_BO_BETS = GameBets(
+    game="sic-bo", offered=_offered, check=_check, settle=_settle, on_void=stakes_of_a_void_round
+)

@@ -135,6 +135,8 @@ class Round:
     """Roulette: what loses an imprisoned stake among zeros, a key of the whole rulebook."""
 
 
+Selection: TypeAlias = tuple[str, ...]
+
 Rules: TypeAlias = Callable[[Bet, int, Round], Answer]
 """Settles one bet: the bet, the stake in play after the maximum, the round. Raises `SettlementError`."""
 
@@ -144,6 +146,8 @@ class GameBets:
     """One line of the table `BETS`: how a game's bets are checked and settled."""
 
     game: str
+    offered: Callable[[Any], Mapping[str, tuple[Selection, ...]]]
+    """Every bet of a variant: its selections by kind; one that is empty is bet without a selection."""
     check: Callable[[Bet, Any], None]
     """Refuses a selection that the layout does not have, with the reason. Arguments: bet, variant."""
     settle: Rules
@@ -183,6 +187,21 @@ def check_offered(
         raise SettlementError(f"{bet.kind} is bet on one of {', '.join(choices)}, not on {selected}")
     if key(bet) not in odds:
         raise SettlementError(f"the rulebook gives no odds for {' '.join((bet.kind, *bet.selection))}")
+
+
+def with_odds(
+    game: str,
+    offered: Mapping[str, tuple[str, ...]],
+    odds: Mapping[str, int | str],
+    key: Callable[[Bet], str],
+) -> dict[str, tuple[Selection, ...]]:
+    """`offered` of games in which one selection is named or none: those for which there are odds."""
+    all_of_them = {kind: tuple((one,) for one in choices) or ((),) for kind, choices in offered.items()}
+    paid = {
+        kind: tuple(one for one in selections if key(Bet("", game, kind, one, 1)) in odds)
+        for kind, selections in all_of_them.items()
+    }
+    return {kind: selections for kind, selections in paid.items() if selections}
 
 
 def wins(bet: Bet, stake: int, odds: Fraction, played: Round) -> Answer:

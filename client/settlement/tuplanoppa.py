@@ -7,12 +7,14 @@ from dollyd.client.settlement.spec import (
     Bet,
     GameBets,
     Round,
+    Selection,
     check_offered,
     half_lost,
     loses,
     ratio,
     stakes_of_a_void_round,
     wins,
+    with_odds,
 )
 from dollyd.daemon.core.games.dice import Variant
 
@@ -32,6 +34,10 @@ def _check(bet: Bet, variant: Variant) -> None:
     check_offered(bet, OFFERED, variant.odds, _odds_key)
 
 
+def _offered(variant: Variant) -> dict[str, tuple[Selection, ...]]:
+    return with_odds("tuplanoppa", OFFERED, variant.odds, _odds_key)
+
+
 def _settle(bet: Bet, stake: int, played: Round) -> Answer:
     outcome = played.outcome
     if bet.kind == "sum":
@@ -45,4 +51,6 @@ def _settle(bet: Bet, stake: int, played: Round) -> Answer:
     return wins(bet, stake, ratio(played.variant.odds[_odds_key(bet)]), played) if won else loses(bet)
 
 
-TUPLANOPPA_BETS = GameBets(game="tuplanoppa", check=_check, settle=_settle, on_void=stakes_of_a_void_round)
+TUPLANOPPA_BETS = GameBets(
+    game="tuplanoppa", offered=_offered, check=_check, settle=_settle, on_void=stakes_of_a_void_round
+)

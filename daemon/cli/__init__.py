@@ -18,6 +18,7 @@ from dollyd.daemon.cli import (
     self_check,
     selftest,
     settle,
+    show,
     status,
     table,
     trust,
@@ -48,6 +49,7 @@ application.add_typer(trust.application, name="trust")
 application.add_typer(table.application, name="table")
 application.command("export")(export.export_command)
 application.command("verify")(verify.verify)
+application.command("show")(show.show)
 application.command("replay")(replay.replay)
 application.command("settle")(settle.settle)
 application.command("witness")(witness.witness)

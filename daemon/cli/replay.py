@@ -19,6 +19,9 @@ from dollyd.daemon.table.capture import Attempt, CaptureError, engine_of, replay
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.jws import EnvelopeError
 
+EXIT_UNPROVEN = 4
+"""Derived as far as it goes without the keys shared with devices."""
+
 
 def replay(
     file: Annotated[
@@ -36,8 +39,9 @@ def replay(
 ) -> None:
     """Run driver and round over a capture in virtual time; print the verdict of each game attempt.
 
-    Of a journal (with --config) or an evidence file, derive every decision from its raw frames again; exit 1
-    where one differs.
+    Of a journal (with --config) or an evidence file, derive every decision from its raw frames again. Exit 0:
+    all are the same. 1: one differs. 4: the same, but what a key shared with a device proves was not checked,
+    for that is in no evidence file: give --config.
     """
     try:
         evidence = is_evidence(file)
@@ -67,8 +71,10 @@ def replay(
 
 def _tell(file: Path, decisions: Iterable[Derived], *, as_json: bool) -> None:
     counts: Counter[bool] = Counter()
+    unproven: Counter[str] = Counter()
     try:
         for derived in decisions:
+            unproven.update(f"{derived.table}.{device}" for device in derived.unproven)
             counts[not derived.why] += 1
             if as_json:
                 say_json(asdict(derived))
@@ -79,8 +85,13 @@ def _tell(file: Path, decisions: Iterable[Derived], *, as_json: bool) -> None:
         raise typer.Exit(1) from error
     if not as_json:
         say(f"{file}: {counts[True]} decisions derived byte for byte, {counts[False]} not")
+        if unproven:
+            devices = ", ".join(unproven)
+            say(f"not checked: the proofs of {devices}: the key is in no evidence file; give --config")
     if counts[False]:
         raise typer.Exit(1)
+    if unproven:
+        raise typer.Exit(EXIT_UNPROVEN)
 
 
 def _as_text(attempt: Attempt) -> str:

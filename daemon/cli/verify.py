@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from dollyd.client.proof.unpack import UNPACKED_MAX_BYTES
 from dollyd.client.proof.verify import (
     MID_CHAIN,
     PROBLEMS_MAX,
+    Judged,
     Problem,
     Report,
     verify_envelopes,
@@ -85,8 +86,8 @@ def verify(
     --keys or --trust anybody could have made the file with a key of his own.
     """
     try:
-        trusted = _trusted(file, keys, trust, root, trust_min_version, max_bytes)
-        report = _verify(file, trusted, jobs or _cores(), fast=fast, max_bytes=max_bytes, part=part)
+        trusted = trusted_keys(file, keys, trust, root, trust_min_version, max_bytes)
+        report = verify_file(file, trusted, jobs=jobs or _cores(), fast=fast, max_bytes=max_bytes, part=part)
     except (SourceError, OSError) as error:
         say(f"{file}: {error}", to_stderr=True)
         raise typer.Exit(1) from error
@@ -112,23 +113,33 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _verify(
-    file: Path, keys: Keys | Trust | None, jobs: int, *, fast: bool, max_bytes: int, part: bool
+def verify_file(
+    file: Path,
+    keys: Keys | Trust | None,
+    *,
+    jobs: int = 1,
+    fast: bool = False,
+    max_bytes: int = UNPACKED_MAX_BYTES,
+    part: bool = False,
+    judged: Judged | None = None,
 ) -> Report:
+    """A journal, an evidence file or JSON Lines, `-` for standard input. Raises `SourceError`, `OSError`."""
+    how: Any = {"jobs": jobs, "fast": fast, "judged": judged}
     if str(file) == "-":
-        return verify_envelopes(envelopes_of_lines(sys.stdin.buffer), keys, jobs=jobs, fast=fast, part=part)
+        return verify_envelopes(envelopes_of_lines(sys.stdin.buffer), keys, part=part, **how)
     with file.open("rb") as stream:
         if stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
-            return verify_journal(file, keys, jobs=jobs, fast=fast)
+            return verify_journal(file, keys, **how)
         if is_evidence(file):
-            return verify_evidence(file, keys, jobs=jobs, fast=fast, max_bytes=max_bytes)
+            return verify_evidence(file, keys, max_bytes=max_bytes, **how)
         stream.seek(0)
-        return verify_envelopes(envelopes_of_lines(stream), keys, jobs=jobs, fast=fast, part=part)
+        return verify_envelopes(envelopes_of_lines(stream), keys, part=part, **how)
 
 
-def _trusted(
+def trusted_keys(
     file: Path, keys: Path | None, trust: Path | None, root: str, min_version: int, max_bytes: int
 ) -> Keys | Trust | None:
+    """Whom the options name, None where they name nobody. Raises `ConfigError`."""
     if not root or keys is not None or trust is not None:
         return keys_for_verification(keys, trust, root, min_version)
     remedy = "give the site's trust file by --trust, and the root that it is signed under"
@@ -226,8 +237,13 @@ def _print(file: Path, report: Report, trust: Trust | None = None, *, vouched: b
     if any(problem.why.startswith(MID_CHAIN) for problem in report.problems):
         say("  records of a chain's middle are judged with --part")
     _print_facts(report)
+    say(verdict(report, vouched=vouched))
+
+
+def verdict(report: Report, *, vouched: bool) -> str:
+    """What a verification comes to."""
     unvouched = f"consistent, but nobody vouches for the {'key' if len(report.keys) == 1 else 'keys'}"
-    say(("good" if vouched else unvouched) if report.ok else "NOT GOOD")
+    return ("good" if vouched else unvouched) if report.ok else "NOT GOOD"
 
 
 def _print_facts(report: Report) -> None:

@@ -33,6 +33,9 @@ from dollyd.wire.record import (
 )
 from dollyd.wire.stamp import NS_PER_MS, Stamp, iso_utc
 
+CORRECTED = "corrected"
+"""The rule of a round that two persons have made void by a correction."""
+
 
 def moment(at: Stamp) -> Moment:
     """A stamp as it stands in a record."""
@@ -241,7 +244,7 @@ def correction(
         after = Finding(kind=Kind.RESULT, outcome=outcome)
     else:
         policy = setup.rules.void_stake_policy
-        after = Finding(kind=Kind.VOID, rule="corrected", stake_policy=policy)
+        after = Finding(kind=Kind.VOID, rule=CORRECTED, stake_policy=policy)
     return CorrectionBody(
         id=proposal.digest,
         corrects=original.seq,

@@ -7,11 +7,12 @@ be the signed payload, byte for byte. For an evidence file the rules are those i
 from __future__ import annotations
 
 import re
+import secrets
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,14 +23,17 @@ from dollyd.client.proof.reading import DECISIONS
 from dollyd.client.proof.sources import JournalFile
 from dollyd.client.proof.verify import CaptureOf
 from dollyd.daemon.evidence.texts import to_toml
+from dollyd.daemon.host.secret_files import write_secret
 from dollyd.daemon.settings.load import TableSettings, load
 from dollyd.daemon.table.capture import CaptureError, rederive
+from dollyd.drivers import DRIVERS
 from dollyd.wire.decoding import from_toml
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.jws import parse_envelope
 from dollyd.wire.record import Capture, Named, Record, Setting, encode
 
 NOT_KEPT = "the raw capture is not kept any more"
+_NOT_AT_HAND = "absent.key"
 _TEXT_NAME = re.compile(rf"({'|'.join(TEXT_FOLDERS)})/[0-9a-f]{{64}}\.toml")
 
 RulesOf: TypeAlias = Callable[[str, Setting | None], "TableSettings | str"]
@@ -45,6 +49,8 @@ class Derived:
     round: int
     kind: str
     why: str
+    unproven: tuple[str, ...] = ()
+    """Devices whose proofs could not be checked, for the keys shared with them are not at hand."""
 
 
 class _Evidence(msgspec.Struct):
@@ -66,7 +72,9 @@ def rederive_journal(path: Path, tables: Mapping[str, TableSettings]) -> Iterato
 def rederive_evidence(path: Path, tables: Mapping[str, TableSettings] | None = None) -> Iterator[Derived]:
     """Derive every decision in an evidence file again, whose raw capture was kept.
 
-    By the rules in the file, or by `tables` where a device needs what is in no evidence file: a shared key.
+    By the rules in the file, or by `tables`. Keys shared with devices are in no evidence file: by the rules
+    there a decision must follow with their proofs taken for right, or else for wrong, and `Derived.unproven`
+    names the devices.
     Raises `SourceError` or `EnvelopeError` where the file is damaged.
     """
     with closing(EvidenceFile(path)) as evidence, tempfile.TemporaryDirectory() as directory:
@@ -88,16 +96,22 @@ def _derive(
         if record.kind in DECISIONS:
             capture = capture_of(record.chain, record.seq)
             if capture is not None or kept_from is None or record.seq >= kept_from.get(record.chain, 1):
-                why = _why_not(record, payload, capture, rules_of)
-                yield Derived(record.table, record.seq, record.round, record.kind, why)
+                body = msgspec.json.decode(record.body, type=_Body)
+                table = rules_of(record.table, body.setting)
+                why = table if isinstance(table, str) else _why_not(record, payload, capture, table)
+                if not isinstance(table, str) and why and unproven_of(table):
+                    why = _why_not(record, payload, capture, _set_unproven(table, set())) and why
+                unproven = () if isinstance(table, str) or why == NOT_KEPT else unproven_of(table)
+                yield Derived(record.table, record.seq, record.round, record.kind, why, unproven)
 
 
-def _why_not(record: Record, payload: bytes, capture: bytes | None, rules_of: RulesOf) -> str:
+def unproven_of(table: TableSettings) -> tuple[str, ...]:
+    """The devices whose proofs are taken unchecked."""
+    return tuple(name for name, device in table.devices.items() if device.setup.unproven)
+
+
+def _why_not(record: Record, payload: bytes, capture: bytes | None, table: TableSettings) -> str:
     """Why a decision cannot be derived, empty where it is the same byte for byte."""
-    body = msgspec.json.decode(record.body, type=_Body)
-    table = rules_of(record.table, body.setting)
-    if isinstance(table, str):
-        return table
     if capture is None:
         return NOT_KEPT
     protocols = {name: device.driver.protocol(device.setup) for name, device in table.devices.items()}
@@ -164,12 +178,36 @@ class _FiledRules:
             tree = from_toml(self._text)
             table: dict[str, Any] = tree["tables"][name]
             tree["tables"] = {name: table | _as_section(setting)}
+            absent = self._without_secret(tree["tables"][name]["devices"])
             self._config.write_text(to_toml(tree))
-            return load(self._config).tables[name]
+            return _set_unproven(load(self._config).tables[name], absent)
         except ConfigError as error:
             return f"config.toml: {error.key}: {error.problem}; give --config"
         except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError):
             return "config.toml in the file has no such table; give --config"
+
+    def _without_secret(self, devices: dict[str, Any]) -> set[str]:
+        """The devices that need a shared key, each of which is given one that proves nothing."""
+        absent = set()
+        for name, section in devices.items():
+            driver = DRIVERS.get(section.get("driver", ""))
+            place = driver and driver.roles.get(section.get("role", ""))
+            if place and place.needs_secret:
+                section["secret_file"] = _NOT_AT_HAND
+                absent.add(name)
+        secret = self._config.with_name(_NOT_AT_HAND)
+        if absent and not secret.exists():
+            write_secret(secret, secrets.token_hex(16).encode())
+        return absent
+
+
+def _set_unproven(table: TableSettings, absent: set[str]) -> TableSettings:
+    """The table whose devices of these names are believed without a proof, and no others."""
+    devices = {
+        name: replace(device, setup=replace(device.setup, unproven=name in absent))
+        for name, device in table.devices.items()
+    }
+    return replace(table, devices=devices)
 
 
 def _as_section(setting: Setting | None) -> dict[str, Any]:

@@ -42,7 +42,7 @@ from dollyd.client import (
     Stream,
     keys_of_jwks,
 )
-from dollyd.client.settlement.spec import SettlementError
+from dollyd.client.settlement import SettlementError
 from dollyd.wire.jws import Keys
 from dollyd.wire.key_source import KeySource
 from dollyd.wire.site_trust import SiteTrust
@@ -109,7 +109,7 @@ async def settle(stream: Stream, book: Book, given: argparse.Namespace) -> None:
 def source_of(given: argparse.Namespace) -> Keys | KeySource:
     """Whom to trust: the nodes' keys as they are, or the site's trust file as it changes."""
     if given.keys:
-        return keys_of_jwks(json.loads(given.keys.read_bytes())["keys"])
+        return keys_of_jwks(json.loads(given.keys.read_bytes()))
     return SiteTrust(given.root, given.site, given.trust)
 
 

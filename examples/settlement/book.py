@@ -9,9 +9,17 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from dollyd.client import Delivered
-from dollyd.client.settlement.rulebooks import rulebook_of_digest
-from dollyd.client.settlement.settle import carried, findings, read_round, settle_bet
-from dollyd.client.settlement.spec import Bet, Choice, Round, SettlementError
+from dollyd.client.settlement import (
+    Bet,
+    Choice,
+    Round,
+    SettlementError,
+    carried,
+    findings,
+    read_round,
+    rulebook_of_digest,
+    settle_bet,
+)
 
 from .database import Database
 

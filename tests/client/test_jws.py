@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from dollyd.wire.jws import (
     EnvelopeError,
     b64url,
     key_of_jwk,
+    keys_of_jwks,
     parse_envelope,
     verify_envelope,
 )
@@ -168,3 +171,13 @@ def test_any_payload_is_taken_or_refused(payload: bytes) -> None:
 def test_other_keys_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(EnvelopeError, match="jwk"):
         key_of_jwk(signer().jwk | change)
+
+
+def test_keys_are_taken_as_keys_show_prints_them() -> None:
+    """And the list in it, as before; what is neither says so."""
+    jwk = signer().jwk
+    assert keys_of_jwks({"keys": [jwk]}).keys() == keys_of_jwks([jwk]).keys() == {signer().kid}
+    wrongs: list[Any] = [jwk, {"keys": None}, {"keys": ["x"]}, ["keys"], {}]
+    for wrong in wrongs:
+        with pytest.raises(EnvelopeError, match="jwk: no JWK set"):
+            keys_of_jwks(wrong)

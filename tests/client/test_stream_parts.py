@@ -188,7 +188,8 @@ def test_a_status_that_is_none_is_counted(payload: bytes) -> None:
 def test_the_client_needs_nothing_of_the_hardware() -> None:
     code = (
         "import sys\n"
-        "for name in ('serial', 'usb', 'dollyd.drivers', 'dollyd.daemon.journal.store'): sys.modules[name] = None\n"
+        "for name in ('serial', 'usb', 'dollyd.drivers', 'dollyd.daemon.journal.store'):\n"
+        "    sys.modules[name] = None\n"
         "import dollyd.client\n"
         "[getattr(dollyd.client, name) for name in dollyd.client.__all__]\n"
     )

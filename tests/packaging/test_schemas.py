@@ -18,9 +18,10 @@ from tests.support.chains import ChainMaker
 from tools.agree.__main__ import played_night
 from tools.schemas.__main__ import FOLDERS, WIRE_FORMAT, generated
 from tools.schemas.asyncapi import CHANNELS, NO_CHANNELS, address
-from tools.schemas.evening import whole_evening
+from tools.schemas.evening import example_outcome, whole_evening
 from tools.schemas.payloads import record_name, schemas
 
+from dollyd.daemon.core.games import GAMES
 from dollyd.wire.jws import parse_envelope
 from dollyd.wire.record import BODIES, FINAL_KINDS, Kind
 from dollyd.wire.topics import Topics
@@ -81,6 +82,69 @@ def test_a_record_that_lacks_something_does_not_fit() -> None:
     assert problems(name, msgspec.json.encode(payload | {"kind": "void"})) != []
     assert problems(name, msgspec.json.encode(payload | {"surplus": 1})) != []
     assert problems("envelope", ChainMaker().begin().envelopes[0].replace(b'"}', b'="}')) != []
+
+
+def record_of(kind: Kind) -> dict[str, Any]:
+    """The first record of a kind in the evening."""
+    read = (json.loads(parse_envelope(envelope).payload) for envelope in whole_evening().envelopes)
+    return next(record for record in read if record["kind"] == kind)
+
+
+def changed(record: dict[str, Any], path: str, value: Any) -> bytes:
+    damaged = copy.deepcopy(record)
+    inner = damaged
+    *steps, last = path.split(".")
+    for step in steps:
+        inner = inner[step]
+    inner[last] = value
+    return msgspec.json.encode(damaged)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value"),
+    [
+        (Kind.RESULT, "surplus", 1),
+        (Kind.RESULT, "body.surplus", 1),
+        (Kind.RESULT, "body.outcome.surplus", 1),
+        (Kind.RESULT, "body.outcome.colour", "blue"),
+        (Kind.RESULT, "body.outcome.pocket", "37"),
+        (Kind.RESULT, "body.outcome", {"number": "5", "cup": 1}),
+        (Kind.RESULT, "body.setting.game", "ludo"),
+        (Kind.RESULT, "body.mode", "guessed"),
+        (Kind.CORRECTION, "body.before.outcome.colour", "blue"),
+        (Kind.CORRECTION, "body.after.outcome", {"die_1": 1}),
+        (Kind.VOID, "body.rule", "because"),
+        (Kind.VOID, "body.stake_policy", "kept"),
+        (Kind.UNRESOLVED, "body.rule", "declared"),
+        (Kind.THROW_REJECTED, "body.rule", "data-gap"),
+    ],
+)
+def test_schemas_of_records_are_closed_and_typed_by_game(kind: Kind, path: str, value: Any) -> None:
+    record = record_of(kind)
+    validator = Draft202012Validator(SCHEMAS[record_name(kind)])
+    assert list(validator.iter_errors(record)) == []
+    assert list(validator.iter_errors(json.loads(changed(record, path, value)))) != []
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_an_outcome_of_every_game_fits_where_its_game_is_played(game: str) -> None:
+    record = record_of(Kind.RESULT)
+    record["body"]["setting"]["game"] = game
+    record["body"]["outcome"] = example_outcome(game)
+    name = record_name(Kind.RESULT)
+    assert problems(name, msgspec.json.encode(record)) == []
+    for other in GAMES.keys() - {game}:
+        assert problems(name, changed(record, "body.setting.game", other)) != [], other
+
+
+def test_the_page_has_an_example_of_every_kind_of_record() -> None:
+    blocks = re.findall(r"```json\n(.*?)\n```", WIRE_FORMAT.read_text("utf-8"), re.DOTALL)
+    shown = [json.loads(block) for block in blocks]
+    records = {one["kind"]: one for one in shown if "kind" in one}
+    assert records.keys() == {kind.value for kind in BODIES}
+    for kind, record in records.items():
+        assert problems(f"record-{kind}", msgspec.json.encode(record)) == []
+    assert [one for one in shown if "kind" not in one] == [example_outcome(game) for game in GAMES]
 
 
 def test_every_topic_is_a_channel() -> None:

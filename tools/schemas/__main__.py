@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tools.schemas import bets
 from tools.schemas.asyncapi import document
 from tools.schemas.payloads import schemas
 from tools.schemas.vectors import vectors
-from tools.schemas.wire_format import rendered
+from tools.schemas.wire_format import put, rendered
 
 from dollyd.daemon.brokers.acl import ROLES
 from dollyd.daemon.brokers.site_setup import Node, Site, site_acl
 
 ROOT = Path(__file__).resolve().parents[2]
 WIRE_FORMAT = ROOT / "docs" / "wire-format.md"
+SETTLEMENT = ROOT / "docs" / "settlement.md"
 FOLDERS = (ROOT / "config" / "schemas", ROOT / "docs" / "vectors")
 """Everything in them is generated."""
 HOUSE = Site(
@@ -34,6 +36,8 @@ def generated() -> dict[Path, bytes]:
     files = {FOLDERS[0] / f"{name}.json": _json(schema) for name, schema in schemas().items()}
     files |= {FOLDERS[1] / name: data for name, data in vectors().items()}
     files[WIRE_FORMAT] = rendered(WIRE_FORMAT.read_text("utf-8")).encode()
+    files[SETTLEMENT] = put(SETTLEMENT.read_text("utf-8"), {"bets": bets.told()}).encode()
+    files[ROOT / "docs" / "bets.json"] = json.dumps(bets.offered()).encode("ascii") + b"\n"
     files[ROOT / "docs" / "asyncapi.yaml"] = _yaml(document())
     files[ROOT / "config" / "mosquitto.acl"] = site_acl(HOUSE).encode()
     return files

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 from tests.support.chains import SITE, ChainMaker, signer
 
+from dollyd.daemon.core.games import GAMES
+from dollyd.daemon.core.games.roulette import ROULETTE, Variant, parse_layout
+from dollyd.daemon.core.games.spec import Drawn
 from dollyd.daemon.keys.signing import Signer
 from dollyd.wire.command import COMMAND_TYP, Command, Order, digest, encode_command
 from dollyd.wire.record import (
@@ -74,12 +78,17 @@ EVIDENCE = Evidence(
 SESSION = SessionBody(
     event="opened", by="d1", setting=SETTING, gaming_date=DATE, stakes=STAKES, opened_at=MOMENT.utc
 )
-OUTCOME: dict[str, str | int | bool | list[str]] = {
-    "pocket": "28",
-    "colour": "black",
-    "parity": "even",
-    "dozen": "25-36",
-}
+_LAYOUTS = Path(__file__).parents[2] / "config" / "layouts"
+_EUROPEAN = (_LAYOUTS / "roulette-european.toml").read_bytes()
+_A = Variant(layout="roulette-european", zero_rules=("half",), odds={})
+
+
+def outcome_of(pocket: str) -> dict[str, str | int | bool | list[str]]:
+    """What the game says of a pocket."""
+    return ROULETTE.outcome(Drawn((pocket,), _A, parse_layout(_EUROPEAN), ()))
+
+
+OUTCOME = outcome_of("28")
 RESULT = ResultBody(
     setting=SETTING, gaming_date=DATE, stakes=STAKES, outcome=OUTCOME, mode="auto", evidence=EVIDENCE
 )
@@ -98,8 +107,8 @@ VOID = VoidBody(
     evidence=EVIDENCE,
 )
 REJECTED = ThrowRejectedBody(
-    rule="declared",
-    clause="5.4",
+    rule="rejected-by-person",
+    clause="tuplanoppa 1",
     text="a die left the table",
     setting=SETTING,
     gaming_date=DATE,
@@ -141,7 +150,7 @@ def correction(chain: ChainMaker, number: int) -> CorrectionBody:
         corrects=5,
         element="outcome",
         before=Finding(kind="result", outcome=OUTCOME),
-        after=Finding(kind="result", outcome=OUTCOME | {"pocket": "29", "parity": "odd"}),
+        after=Finding(kind="result", outcome=outcome_of("29")),
         setting=SETTING,
         gaming_date=DATE,
         stakes=STAKES,
@@ -151,6 +160,25 @@ def correction(chain: ChainMaker, number: int) -> CorrectionBody:
             Approval(operator="p1", role="pit-boss", command=second.decode()),
         ],
     )
+
+
+_DRAWN: dict[str, tuple[tuple[str, ...], tuple[tuple[str, str], ...], str]] = {
+    "roulette": (("28",), (), "roulette-european"),
+    "boule": (("7", "33"), (), "boule-synthetic"),
+    "money-wheel": (("12",), (), "money-wheel-synthetic"),
+    "tuplanoppa": (("3", "4"), (("seats", "1 2 5"), ("shooter", "2")), ""),
+    "sic-bo": (("4", "4", "1"), (), ""),
+    "craps": (("2", "4"), (("point", "8"),), ""),
+}
+"""By game what was drawn, with what the game remembered, on which wheel."""
+
+
+def example_outcome(game: str) -> dict[str, str | int | bool | list[str]]:
+    """An outcome that may come."""
+    value, memory, wheel = _DRAWN[game]
+    played = GAMES[game]
+    layout = played.layout((_LAYOUTS / f"{wheel}.toml").read_bytes()) if played.layout is not None else None
+    return played.outcome(Drawn(value, _A, layout, memory))
 
 
 def plain(body: Struct) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """JSON Schemas (2020-12) of every payload, from the structs that are encoded.
 
-A schema says what is there and does not forbid what a later version adds, but where the reader does.
+Those of records are closed and typed by game: they are of this version. The others say what is there and do
+not forbid what a later version adds, but where the reader does.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from tools.schemas.values import values
 
 from dollyd.client.proof.evidence import Manifest
 from dollyd.client.witness.witness import Statement
 from dollyd.daemon.consumers.replay import End, Request
 from dollyd.daemon.consumers.watermarks import Ack
+from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.health.health import NodeHealth
 from dollyd.daemon.link.node_status import NodeStatus
 from dollyd.daemon.table.state_topics import DeviceState, TableState
@@ -71,14 +74,48 @@ def _record(kind: Kind, body: type[Struct]) -> Schema:
         "kind": {"const": kind.value},
         "body": content,
     }
+    for part in defined.values():
+        part["additionalProperties"] = False
+    for struct, members in values(kind).items():
+        for member, allowed in members.items():
+            if struct in defined:
+                defined[struct]["properties"][member]["enum"] = list(allowed)
+    if kind in _OUTCOMES:
+        defined |= {_shape_name(game): _shape(game) for game in GAMES}
+        defined[body.__name__]["allOf"] = [_by_game(game, _OUTCOMES[kind]) for game in GAMES]
     return {
         "title": f"Record `{kind.value}`",
         "description": body.__doc__.splitlines()[0] if body.__doc__ else "",
         "type": "object",
         "properties": properties,
         "required": record["required"],
+        "additionalProperties": False,
         "$defs": defined,
     }
+
+
+_OUTCOMES: dict[Kind, tuple[str, ...]] = {Kind.RESULT: (), Kind.CORRECTION: ("before", "after")}
+"""Kinds whose body has an outcome, and the members in which it is, where it is not the body's own."""
+
+
+def _shape_name(game: str) -> str:
+    return f"outcome-{game}"
+
+
+def _shape(game: str) -> Schema:
+    """What an outcome of a game is."""
+    (reference,), defined = msgspec.json.schema_components([GAMES[game].shape], ref_template=_DEFINED)
+    schema: Schema = defined[reference["$ref"].rsplit("/", 1)[1]]
+    return schema | {"title": f"Outcome of {game}"}
+
+
+def _by_game(game: str, members: tuple[str, ...]) -> Schema:
+    """Where this game is played, the outcomes are of this game."""
+    outcome: Schema = {"properties": {"outcome": {"$ref": _DEFINED.format(name=_shape_name(game))}}}
+    if members:
+        outcome = {"properties": dict.fromkeys(members, outcome)}
+    setting = {"properties": {"setting": {"properties": {"game": {"const": game}}}}}
+    return {"if": setting, "then": outcome}
 
 
 def _plain(struct: type[Struct]) -> Schema:

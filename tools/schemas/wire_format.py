@@ -4,38 +4,90 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
 import msgspec
+from tools.schemas import values
 from tools.schemas.asyncapi import CHANNELS, address
+from tools.schemas.evening import example_outcome, whole_evening
 from tools.schemas.payloads import PLAIN, SIGNED, record_name
 
-from dollyd.wire.record import BODIES, Record
+from dollyd.daemon.core.games import GAMES
+from dollyd.wire.jws import parse_envelope
+from dollyd.wire.record import BODIES, Kind, Record
 from dollyd.wire.topics import Topics
 
+_KNOWN: dict[str, dict[str, tuple[str, ...]]] = {}
+"""Values of members by class; those of `rule` have tables of their own."""
+for _kind in Kind:
+    for _struct, _allowed in values.values(_kind).items():
+        _KNOWN.setdefault(_struct, {}).update({name: one for name, one in _allowed.items() if name != "rule"})
 _WORDS = {"string": "text", "integer": "integer", "boolean": "true or false", "null": "null"}
 
 
 def rendered(page: str) -> str:
     """The page with its generated parts made anew. Raises `ValueError` where a marker is missing."""
-    bodies = {f"`{kind.value}`": body for kind, body in BODIES.items()}
     others = {f"`{name}`": struct for name, struct in (PLAIN | SIGNED).items()}
     parts = {
         "topics": _topics(),
         "header": _members("", Record),
-        "records": _sections(bodies),
+        "records": _records(),
+        "outcomes": "\n\n".join(_outcome(game) for game in GAMES),
+        "values": values.told(),
         "parts": _sections(_inner([Record, *BODIES.values()])),
         "payloads": _sections(others),
         "payload parts": _sections(_inner(others.values())),
     }
+    return put(page, parts)
+
+
+def put(page: str, parts: dict[str, str]) -> str:
+    """The page with its parts between their markers. Raises `ValueError` where one is missing."""
     for name, part in parts.items():
         begin, end = f"<!-- begin {name} -->\n", f"\n<!-- end {name} -->"
         before, rest = page[: page.index(begin) + len(begin)], page[page.index(end) :]
         page = f"{before}{part}{rest}"
     return page
+
+
+def _records() -> str:
+    """Every kind of body with an example of a whole record, as it is signed."""
+    shown: dict[str, str] = {}
+    for envelope in whole_evening().envelopes:
+        record = json.loads(parse_envelope(envelope).payload)
+        shown.setdefault(record["kind"], _example(record))
+    return "\n\n".join(
+        f"{_members(f'`{kind.value}`', body)}\n\n{shown[kind.value]}" for kind, body in BODIES.items()
+    )
+
+
+def _example(record: dict[str, Any]) -> str:
+    """A record in JSON, a member of it or of its body a line; the commands of persons are cut."""
+    body, time = record.pop("body"), record.pop("time")
+    lines = [f" {_json(name)}: {_cut(_json(value))}" for name, value in body.items()]
+    head = f"{_json(record)[:-1]},"
+    return "\n".join(
+        ["```json", head, f'"time": {_json(time)},', '"body": {', ",\n".join(lines), "}}", "```"]
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _cut(text: str) -> str:
+    return re.sub(r"[A-Za-z0-9_-]{100,}", lambda long: f"{long[0][:20]}...", text)
+
+
+def _outcome(game: str) -> str:
+    """The members of an outcome, and an example that may come."""
+    came = _json(example_outcome(game))
+    return f"{_members(f'Outcome of `{game}`', GAMES[game].shape)}\n\n```json\n{came}\n```"
 
 
 def _topics() -> str:
@@ -61,7 +113,9 @@ def _members(title: str, struct: type) -> str:
     fields = {field.encode_name: field.name for field in _info(struct).fields}
     lines = [f"#### {title}", "", inspect.cleandoc(struct.__doc__ or ""), ""] if title else []
     lines += ["| member | type | meaning |", "|---|---|---|"]
-    for name, member in schema["properties"].items():
+    known = _KNOWN.get(struct.__name__, {})
+    for name, declared in schema["properties"].items():
+        member = {"enum": list(known[name])} if name in known else declared
         optional = "" if name in schema["required"] else ", may be missing"
         meaning = " ".join(told.get(fields[name], "").split())
         lines.append(f"| `{name}` | {_type(member)}{optional} | {meaning} |")

@@ -6,6 +6,10 @@ is the number and the index of its cup, so that a reader that slipped shows.
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
 from dollyd.daemon.core.games.spec import (
     Drawn,
     Game,
@@ -40,6 +44,18 @@ class Layout(RuleText, frozen=True):
 
     id: str
     clockwise: tuple[int, ...]
+
+
+class Shape(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `outcome` says of boule; `none` for the 5, which has no simple chances."""
+
+    number: Annotated[str, Meta(pattern=r"^[1-9]$")]
+    """`1` to `9`, as text."""
+    cup: Annotated[int, Meta(ge=0, le=35)]
+    """The cup, clockwise from the reference mark; of no bet's concern."""
+    colour: Literal["red", "black", "none"]
+    parity: Literal["even", "odd", "none"]
+    half: Literal["1-4", "6-9", "none"]
 
 
 def parse_layout(data: bytes) -> Layout:
@@ -81,6 +97,7 @@ BOULE = Game(
     check=fits,
     values=_values,
     outcome=outcome,
+    shape=Shape,
     after=nothing_remembered,
     began=as_left,
     needs_odds_table=no_odds_table,

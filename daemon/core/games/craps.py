@@ -6,7 +6,11 @@ on which stakes stay; it is never a void.
 
 from __future__ import annotations
 
-from dollyd.daemon.core.games.dice import Variant, two_dice
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from dollyd.daemon.core.games.dice import Face, Variant, two_dice
 from dollyd.daemon.core.games.spec import (
     Drawn,
     Game,
@@ -23,6 +27,19 @@ from dollyd.daemon.core.games.spec import (
 
 POINTS = frozenset({4, 5, 6, 8, 9, 10})
 SEVEN = 7
+
+
+class Shape(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `outcome` says of craps: the roll, and the game as it stood when the dice were thrown."""
+
+    die_1: Face
+    die_2: Face
+    sum: Annotated[int, Meta(ge=2, le=12)]
+    pair: bool
+    phase: Literal["come-out", "point"]
+    """As it was before this roll."""
+    point: Literal[4, 5, 6, 8, 9, 10] | UnsetType = UNSET
+    """The point that was made before, in phase `point`."""
 
 
 def outcome(drawn: Drawn) -> Outcome:
@@ -55,6 +72,7 @@ CRAPS = Game(
     check=fits,
     values=two_dice,
     outcome=outcome,
+    shape=Shape,
     after=_after,
     began=as_left,
     needs_odds_table=no_odds_table,

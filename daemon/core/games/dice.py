@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import Meta
 
 from dollyd.daemon.core.games.spec import Value
 from dollyd.daemon.core.rulebook import RuleText
 
 FACES = ("1", "2", "3", "4", "5", "6")
+
+
+Face: TypeAlias = Annotated[int, Meta(ge=1, le=6)]
 
 
 class Variant(RuleText, frozen=True):

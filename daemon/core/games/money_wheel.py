@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from dollyd.daemon.core.games.spec import (
     Drawn,
@@ -37,6 +40,15 @@ class Layout(RuleText, frozen=True):
 
     id: str
     sectors: tuple[str, ...]
+
+
+class Shape(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `outcome` says of the money wheel."""
+
+    sector: Annotated[int, Meta(ge=1)]
+    """The sector, from 1; of no bet's concern."""
+    symbol: str
+    """What is bet on: a symbol of the rulebook's `odds`."""
 
 
 def parse_layout(data: bytes) -> Layout:
@@ -90,6 +102,7 @@ MONEY_WHEEL = Game(
     check=check,
     values=_values,
     outcome=outcome,
+    shape=Shape,
     after=nothing_remembered,
     began=as_left,
     needs_odds_table=no_odds_table,

@@ -5,9 +5,10 @@ Pockets are texts: `0` and `00` are different outcomes, as integers they would b
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from dollyd.daemon.core.games.spec import (
     Drawn,
@@ -51,6 +52,29 @@ class Layout(RuleText, frozen=True):
     id: str
     clockwise: tuple[str, ...]
     red: frozenset[int]
+
+
+class Shape(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `outcome` says of roulette."""
+
+    pocket: Annotated[str, Meta(pattern=r"^(00|0|[1-9]|[12][0-9]|3[0-6])$")]
+    """`0` to `36`, and `00` where the wheel has it: text, for `0` and `00` are two pockets."""
+    wheel_index: Annotated[int, Meta(ge=0, le=37)]
+    """Place of the pocket, clockwise from the first one of the layout file; of no bet's concern."""
+    colour: Literal["red", "black", "green"]
+    """`green` for `0` and `00`."""
+    parity: Literal["even", "odd", "none"]
+    """`none`, as in all that follows, for `0` and `00`."""
+    half: Literal["1-18", "19-36", "none"]
+    dozen: Literal["1-12", "13-24", "25-36", "none"]
+    column: Literal["1", "2", "3", "none"]
+    """The column of 1, 4, 7 ... is `1`."""
+    street: Annotated[str, Meta(pattern=r"^(none|[1-9][0-9]?-[1-9][0-9]?)$")]
+    """`1-3`, `4-6` ... `34-36`."""
+    quarter: Literal["1-9", "10-18", "19-27", "28-36", "none"] | UnsetType = UNSET
+    """Where the cloth shows quarters."""
+    zeros_in_a_row: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    """Where stakes can be imprisoned: how many rounds in a row were zero, with this; 0 where it is not."""
 
 
 def parse_layout(data: bytes) -> Layout:
@@ -131,6 +155,7 @@ ROULETTE = Game(
     check=fits,
     values=_values,
     outcome=outcome,
+    shape=Shape,
     after=_after,
     began=as_left,
     needs_odds_table=_needs_odds_table,

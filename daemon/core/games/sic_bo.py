@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Annotated, Literal, TypeAlias
 
-from dollyd.daemon.core.games.dice import FACES, Variant, three_dice
+from msgspec import Meta, Struct
+
+from dollyd.daemon.core.games.dice import FACES, Face, Variant, three_dice
 from dollyd.daemon.core.games.spec import (
     Drawn,
     Game,
@@ -20,6 +23,32 @@ from dollyd.daemon.core.games.spec import (
 )
 
 SMALL, BIG = range(4, 11), range(11, 18)
+
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=3)]
+
+
+class Shape(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `outcome` says of Sic Bo."""
+
+    die_1: Face
+    die_2: Face
+    die_3: Face
+    total: Annotated[int, Meta(ge=3, le=18)]
+    size: Literal["small", "big", "none"]
+    """`small`: 4 to 10, `big`: 11 to 17, `none` on every triple."""
+    triple: bool
+    doubles: list[str]
+    """The faces that two or three dice show, as text; at most one."""
+    two_dice: list[str]
+    """Every pair of different faces that is there, the lower one first: `1-4`."""
+    count_1: Count
+    """How many dice show it; and so of the other faces."""
+    count_2: Count
+    count_3: Count
+    count_4: Count
+    count_5: Count
+    count_6: Count
 
 
 def outcome(drawn: Drawn) -> Outcome:
@@ -48,6 +77,7 @@ SIC_BO = Game(
     check=fits,
     values=three_dice,
     outcome=outcome,
+    shape=Shape,
     after=nothing_remembered,
     began=as_left,
     needs_odds_table=no_odds_table,

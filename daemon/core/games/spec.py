@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 Value: TypeAlias = tuple[str, ...]
 """A reading: one pocket, number and cup, one sector, or one face a die."""
 
@@ -50,6 +52,8 @@ class Game:
     """Every reading that there can be, by layout."""
     outcome: Callable[[Drawn], Outcome]
     """All attributes of a reading."""
+    shape: type[Struct]
+    """Every member that an outcome may have, with values and meaning: schemas and wire-format.md have it."""
     after: Callable[[Outcome], Memory]
     """The memory that an outcome leaves. The outcome alone tells it, so that a journal does."""
     began: Callable[[Outcome | None, Memory], Memory | None]

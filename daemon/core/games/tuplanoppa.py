@@ -6,7 +6,11 @@ Who sits where and who declines is told by the dealer; without it nobody is name
 
 from __future__ import annotations
 
-from dollyd.daemon.core.games.dice import Variant, two_dice
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from dollyd.daemon.core.games.dice import Face, Variant, two_dice
 from dollyd.daemon.core.games.spec import (
     Drawn,
     Game,
@@ -19,6 +23,20 @@ from dollyd.daemon.core.games.spec import (
 )
 
 SEVEN = 7
+
+
+class Shape(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `outcome` says of Tuplanoppa."""
+
+    die_1: Face
+    die_2: Face
+    sum: Annotated[int, Meta(ge=2, le=12)]
+    pair: bool
+    under_over: Literal["under", "seven", "over"]
+    seats: list[str] | UnsetType = UNSET
+    """The seats that take part, clockwise, where the dealer has told them."""
+    shooter: str | UnsetType = UNSET
+    """The seat that threw, empty where all declined and the dealer did; with `seats` only."""
 
 
 def outcome(drawn: Drawn) -> Outcome:
@@ -101,6 +119,7 @@ TUPLANOPPA = Game(
     check=fits,
     values=two_dice,
     outcome=outcome,
+    shape=Shape,
     after=_after,
     began=_began,
     needs_odds_table=no_odds_table,

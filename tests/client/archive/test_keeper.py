@@ -56,3 +56,38 @@ def test_the_chain_that_goes_on_is_acknowledged_and_none_without_records() -> No
     old, new = Chain("s", "r1", "a", 1, 50, 50, ""), Chain("s", "r1", "b", 1, 2, 2, "")
     empty = Chain("s", "r2", "d", 1, 0, 7, "")
     assert newest([old, new, empty]) == {"r1": new}
+
+
+def chain(complete_to: int, name: str = "a", broken: str = "") -> Chain:
+    return Chain("s", "r1", name, 1, complete_to, complete_to, broken)
+
+
+def test_whether_a_chain_goes_on_is_asked_once_a_link() -> None:
+    """Its last records may have come before we listened, and nothing that is retained tells of them."""
+    keeping = keeper()
+    (probe,) = keeping.probes([], [chain(104)], 0.0)
+    assert (probe.table, probe.chain, probe.first, probe.last) == ("r1", "a", 105, 1104)
+    assert keeping.probes([], [chain(104)], 1.0) == []
+    keeping.ended("a", probe.id, "beyond-the-end", 1.0)
+    assert keeping.probes([], [chain(135)], LATER_S) == []
+    keeping.restart()
+    assert len(keeping.probes([], [chain(135)], LATER_S)) == 1
+
+
+def test_a_full_answer_is_followed_by_the_next_question_if_it_brought_something() -> None:
+    keeping = keeper()
+    (probe,) = keeping.probes([], [chain(10)], 0.0)
+    keeping.ended("a", probe.id, "", 1.0)
+    assert keeping.probes([], [chain(10)], 1.0) == []  # nothing of it was taken: no wheel without an end
+    (again,) = keeping.probes([], [chain(1010)], 1.0)
+    assert again.first == 1011
+    keeping.ended("a", again.id, "busy", 2.0)
+    assert keeping.probes([], [chain(1010)], 3.0) == []
+    assert len(keeping.probes([], [chain(1010)], 10.0)) == 1
+
+
+def test_a_chain_with_a_gap_and_one_that_is_broken_are_not_asked_for_more() -> None:
+    keeping = keeper()
+    assert keeping.probes([Gap("r1", "a", 5, 9, certain=True)], [chain(4)], 0.0) == []
+    assert keeping.probes([], [chain(4, broken="record 5: forged")], 0.0) == []
+    assert keeping.probes([], [chain(0)], 0.0) == []

@@ -16,6 +16,7 @@ from tests.support.broker import Line, Mosquitto, listening, until
 from tests.support.chains import SITE, ChainMaker, keys, signer
 from tests.support.evenings import House
 from tests.support.replaying import TOPICS, node_at
+from tools.schemas.evening import UNRESOLVED, Evening
 
 from dollyd.client import SiteTrust
 from dollyd.client.archive.service import Archive
@@ -111,6 +112,22 @@ async def test_the_last_record_is_missed_by_what_the_broker_keeps(
         await node.keep(TOPICS.last("r1"), maker.envelopes[-1])
         async with archive(broker, open_store):
             await whole(store, 7)
+
+
+async def test_records_behind_the_last_final_one_are_had_from_the_node(
+    broker: Mosquitto, open_store: OpenStore
+) -> None:
+    """An unresolved round of now, at a table that is blocked: nothing that is retained tells of it."""
+    maker = Evening().open().result(1)
+    final = maker.envelopes[-1]
+    maker.bet(2).say(Kind.UNRESOLVED, 2, UNRESOLVED)
+    store = open_store()
+    async with node_at(broker, {maker.chain: maker}) as node:
+        await node.keep(TOPICS.last("r1"), final)
+        async with archive(broker, open_store):
+            await whole(store, 8)
+    rows = store.query("SELECT round, rule FROM open_rounds")
+    assert [tuple(row) for row in rows] == [(2, "data-gap")]
 
 
 async def test_a_lost_announcement_of_a_key_is_asked_for(broker: Mosquitto, open_store: OpenStore) -> None:
@@ -219,7 +236,7 @@ async def test_n5_an_archive_goes_where_the_nodes_are_heard_and_comes_back_to_it
     broker: Mosquitto, open_store: OpenStore
 ) -> None:
     """Two brokers that do not know each other: the nodes speak at the second."""
-    maker = ChainMaker().begin().play(1, 5)
+    maker = ChainMaker().begin().play(1, 3)  # what the node has; an archive that listens asks for all of it
     store, patience = open_store(), replace(QUICK, quiet_s=0.6)
     async with Line(broker) as line, node_at(broker, {maker.chain: maker}) as node:
         with Mosquitto() as quiet:
@@ -235,6 +252,7 @@ async def test_n5_an_archive_goes_where_the_nodes_are_heard_and_comes_back_to_it
             await whole(store, 10)
             line.cut()  # once; it is there again at once
             await until(lambda: instance.stats.links == 3 and instance._link is not None)
+            maker.play(4, 5)
             await node.publish(maker.entries[10:])
             await whole(store, maker.seq)
             working.cancel()

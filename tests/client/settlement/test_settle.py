@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.support.chains import ChainMaker, decision, signer
 from tests.support.commands import BOSS, DEALER, INSPECTOR, ROOT, Two, trust_bytes, two
 from typer.testing import CliRunner
 
+from dollyd.client import settlement
 from dollyd.client.proof.ended import NOT_COMPARED
 from dollyd.client.settlement.rulebooks import (
     LoadedRulebook,
@@ -33,6 +35,7 @@ from dollyd.client.settlement.settle import (
 from dollyd.client.settlement.spec import Answer, Bet, SettlementError, Verdict
 from dollyd.daemon.cli import application
 from dollyd.daemon.core.games import GAMES
+from dollyd.daemon.core.rulebook import convert
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.record import Kind
 
@@ -449,3 +452,34 @@ def test_the_parts_of_a_round_are_read_from_the_record() -> None:
     played = read_round(result("B", odds={"table": 2}), ROULETTE)
     assert (played.odds_table, played.minimum, played.maximum, played.quarter_odds) == (2, 50, 1000, 3)
     assert (played.variant_name, played.zero_rule, played.void) == ("B", "lose", False)
+
+
+def test_the_package_exports_all_that_settlement_is_done_with() -> None:
+    """What README and docs/settlement.md import, from one place."""
+    modules = ("rulebooks", "settle")
+    made = {f"dollyd.client.settlement.{name}" for name in modules}
+    public = {
+        name
+        for module in made
+        for name, value in vars(sys.modules[module]).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") in made
+    }
+    assert public <= set(settlement.__all__)
+    assert {"Bet", "Answer", "Choice", "Verdict", "Round", "SettlementError"} <= set(settlement.__all__)
+    assert callable(settlement.settle)
+    assert all(hasattr(settlement, name) for name in settlement.__all__)
+
+
+@pytest.mark.parametrize("name", shipped_rulebooks())
+def test_every_bet_that_is_listed_is_taken_and_has_odds(name: str) -> None:
+    """What docs/settlement.md and docs/bets.json are made of."""
+    book = load_rulebook(name)
+    game = GAMES[book.book.game]
+    for tree in book.book.variants.values():
+        variant = convert(tree, game.variant)
+        offered = BETS[game.name].offered(variant)
+        assert offered
+        for kind, selections in offered.items():
+            assert len(set(selections)) == len(selections)
+            for selection in selections:
+                BETS[game.name].check(Bet("b", game.name, kind, selection, 100), variant)
