@@ -17,14 +17,12 @@ from random import Random
 from typing import Any
 
 import msgspec
-import structlog
 
 import dollyd
 from dollyd.daemon.commands.desk import CommandDesk
 from dollyd.daemon.commands.marks import CommandMarks, marks_path
 from dollyd.daemon.consumers.served import Consumers
 from dollyd.daemon.core.events import HostIncident
-from dollyd.daemon.faults import Faults
 from dollyd.daemon.health.halts import Halt
 from dollyd.daemon.health.health import Watched, node_health, one_line
 from dollyd.daemon.health.metrics import MetricsFile
@@ -46,6 +44,8 @@ from dollyd.daemon.link.mqtt import MqttSettings
 from dollyd.daemon.link.node_status import Node
 from dollyd.daemon.link.publisher import Publisher
 from dollyd.daemon.link.retained_book import RetainedBook
+from dollyd.daemon.logger import Logger
+from dollyd.daemon.settings.faults import Faults
 from dollyd.daemon.settings.load import Settings, TableSettings, load
 from dollyd.daemon.settings.ports import check_access, check_port
 from dollyd.daemon.table.chains import Keyring, load_keyring
@@ -63,7 +63,7 @@ CLOSE_S = 1.5
 FLUSH_S = 1.5
 """How long a stop waits for the broker's last acknowledgements."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 def certificate_watch(mqtt: MqttSettings, clock: Clock) -> CertificateWatch:
@@ -94,7 +94,7 @@ def checked(settings: Settings) -> tuple[Keyring, MqttSettings]:
     for table in settings.tables.values():
         for device in table.devices.values():
             with faults.kept():
-                check_port(settings.file, device, must_exist=False)
+                check_port(settings.file, device)
                 check_access(settings.file, device)
     faults.refuse()
     return keyring, mqtt

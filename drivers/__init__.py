@@ -8,7 +8,7 @@ from dollyd.drivers.protocols import generators, winning_number_line
 from dollyd.drivers.protocols.cammegh_ss2 import driver as cammegh_ss2
 from dollyd.drivers.protocols.tlp import driver as tlp
 from dollyd.drivers.random_blocks import RandomBlockDecoder
-from dollyd.drivers.spec import DriverSpec, Place, Proof, Range, SerialDefaults, UsbDefaults
+from dollyd.drivers.spec import DriverSpec, Place, Proof, SerialDefaults, UsbDefaults
 
 _ROULETTE = frozenset({"roulette"})
 _BALL_GAMES = frozenset({"roulette", "boule"})
@@ -29,7 +29,6 @@ DRIVERS: dict[str, DriverSpec] = {
             framing=LineDecoder,
             protocol=cammegh_ss2.Ss2Protocol,
             options=cammegh_ss2.OPTIONS,
-            ranges={"poll_ms": Range(cammegh_ss2.POLL_MS_MIN, None), "rotor_rpm_x10_max": Range(100, 999)},
             serial=SerialDefaults(baud=9600),
             period_ms=500,
             expects=("firmware",),
@@ -47,7 +46,6 @@ DRIVERS: dict[str, DriverSpec] = {
             framing=LineDecoder,
             protocol=tlp.protocol,
             options=tlp.OPTIONS,
-            ranges={"confidence_min_x100": Range(1, 100)},
             serial=SerialDefaults(baud=115_200),
             usb=UsbDefaults(endpoint_in=0x81, endpoint_out=0x01),
             period_ms=500,
@@ -60,7 +58,6 @@ DRIVERS: dict[str, DriverSpec] = {
             framing=LineDecoder,
             protocol=winning_number_line.WinningNumberLineProtocol,
             options=winning_number_line.OPTIONS,
-            ranges={"repeat_ms": Range(100, 30_000)},
             serial=SerialDefaults(baud=9600),
             period_ms=500,
         ),
@@ -71,7 +68,6 @@ DRIVERS: dict[str, DriverSpec] = {
             framing=RandomBlockDecoder,
             protocol=generators.truerng,
             options={},
-            ranges={},
             serial=generators.TRUERNG_PORT,
             period_ms=500,
         ),
@@ -82,7 +78,6 @@ DRIVERS: dict[str, DriverSpec] = {
             framing=RandomBlockDecoder,
             protocol=generators.onerng,
             options={},
-            ranges={},
             serial=SerialDefaults(baud=115_200),
             period_ms=500,
         ),
@@ -93,7 +88,6 @@ DRIVERS: dict[str, DriverSpec] = {
             framing=RandomBlockDecoder,
             protocol=generators.chaoskey,
             options={},
-            ranges={},
             serial=None,
             usb=generators.CHAOSKEY_PORT,
             period_ms=500,

@@ -205,12 +205,21 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """The values that an option may have, both ends included."""
+class Option:
+    """What a technician may tell a driver: a number, or yes or no."""
 
-    least: int
-    most: int | None
-    """None: the device's status period, in ms."""
+    meaning: str
+    """With the unit."""
+    default: int | bool | None
+    """None: the device's status period, in milliseconds."""
+    least: int = 0
+    most: int | None = None
+    """The values that a number may have, both ends included; None: the status period."""
+
+    @property
+    def kind(self) -> type:
+        """`int` or `bool`."""
+        return int if self.default is None else type(self.default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +232,12 @@ class DriverSpec:
     """Roles at a table that this driver can fill: `wheel`, `ball`, `odds`, `dice`, `console`."""
     framing: Callable[[], FrameDecoder]
     protocol: Callable[[DeviceSetup], DeviceProtocol]
-    options: Mapping[str, type]
-    """Names and types of the driver's options; anything else in the configuration is refused."""
+    options: Mapping[str, Option]
+    """The driver's options by name; anything else in the configuration is refused."""
     serial: SerialDefaults | None
     """None where it has no serial port."""
     period_ms: int
     """Default status period."""
-    ranges: Mapping[str, Range]
-    """What each option that is a number may be."""
     expects: tuple[str, ...] = ()
     """What a device says of itself by which `expect` can bind it to its table."""
     usb: UsbDefaults | None = None

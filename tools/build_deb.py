@@ -156,11 +156,14 @@ def lay_out_files(source: Path, stage: Path) -> None:
 
 
 def compress_documents(source: Path, stage: Path, environment: Mapping[str, str]) -> None:
-    """The manual page as the built program prints it, and the change log."""
+    """The manual pages as the built program prints it, and the change log."""
     site = {**environment, "PYTHONPATH": f"{stage / SITE_PACKAGES}:{ROOT}"}
     page = run([sys.executable, "-P", "-m", "tools.man_page"], site)
+    print_toml = "from tools.schemas.configuration import man_page; print(man_page(), end='')"
+    toml_page = run([sys.executable, "-P", "-c", print_toml], site)
     documents = {
         "usr/share/man/man1/dollyd.1.gz": page.encode(),
+        "usr/share/man/man5/dollyd.toml.5.gz": toml_page.encode(),
         f"{DOC}/changelog.gz": (source / "CHANGELOG.md").read_bytes(),
     }
     for place, text in documents.items():

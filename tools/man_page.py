@@ -52,6 +52,7 @@ def man_page() -> str:
         ".SH FILES",
         *(line for name, text in FILES for line in item(name, text)),
         ".SH SEE ALSO",
+        ".BR dollyd.toml (5),",
         ".BR systemctl (1),",
         ".BR journalctl (1),",
         ".BR mosquitto (8)",

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import structlog
-
+from dollyd.daemon.logger import Logger
 from dollyd.wire.files import replace_file
 from dollyd.wire.judgement import Claim, Judgement, Verdict
 from dollyd.wire.jws import EnvelopeError
 from dollyd.wire.key_source import KeySource
 from dollyd.wire.trust import Trust, load_trust, newer
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 def trust_of(source: KeySource) -> Trust | None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import msgspec
-import structlog
 
 from dollyd.client.archive.rows import Row, rows_of
+from dollyd.daemon.logger import Logger
 from dollyd.wire.judgement import Claim, Verdict
 from dollyd.wire.jws import (
     Envelope,
@@ -32,7 +32,7 @@ _KEY_BODY = msgspec.json.Decoder(KeyBody)
 _SEQ_MAX = 2**53
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

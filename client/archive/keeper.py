@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
-import structlog
-
 from dollyd.client.archive.store import Chain, Gap
 from dollyd.client.stream.reader import REPLAYS_AT_ONCE, Request
 from dollyd.client.stream.replay import LATER_S, REPLAY_MAX, Asker, Patience
+from dollyd.daemon.logger import Logger
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 BUSY = "busy"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import structlog
-
 from dollyd.client.archive.store import Store
+from dollyd.daemon.logger import Logger
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class NoLossError(ValueError):

@@ -20,8 +20,6 @@ from operator import methodcaller
 from random import Random
 from typing import TypeVar
 
-import structlog
-
 from dollyd.client.archive.intake import Heard, Intake
 from dollyd.client.archive.keeper import Keeper, newest
 from dollyd.client.archive.store import Chain, Gap, Store, StoreError
@@ -30,6 +28,7 @@ from dollyd.client.stream.brokers import Brokers, together
 from dollyd.client.stream.nodes import Nodes, NodeState
 from dollyd.client.stream.replay import Patience
 from dollyd.daemon.link.mqtt import LinkError, Message, MqttLink, MqttSettings
+from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import ensure
 from dollyd.wire.jws import Keys
 from dollyd.wire.key_source import KeySource, source_of
@@ -47,7 +46,7 @@ TICK_S = 0.5
 STORE_PAUSE_S = 2.0
 """Before a data base that is not there is tried again."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 _T = TypeVar("_T")
 
 

@@ -15,14 +15,13 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-import structlog
-
 from dollyd.client.archive.following import Link, follow
 from dollyd.client.archive.intake import Entry
 from dollyd.client.archive.rows import TABLES, Value
 from dollyd.client.proof.chain_rules import NOT_TWO_PERSONS, previous_in
 from dollyd.client.stream.replay import REPLAY_MAX
 from dollyd.client.stream.watermark import Watermark
+from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import DollydError
 from dollyd.wire.jws import parse_envelope
 from dollyd.wire.record import NO_PREVIOUS
@@ -34,7 +33,7 @@ LINKS_A_STEP = 5000
 NEAR = 250
 """Records that are better sent in vain than asked around: a node sends 500 a second, an answer takes one."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class StoreError(DollydError):

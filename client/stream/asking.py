@@ -9,15 +9,15 @@ import time
 from typing import Any
 
 import msgspec
-import structlog
 
 from dollyd.client.stream.reader import Request
 from dollyd.daemon.link.mqtt import MqttLink
+from dollyd.daemon.logger import Logger
 from dollyd.wire.decoding import from_json
 from dollyd.wire.stamp import iso_utc
 from dollyd.wire.topics import Topics
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class End(msgspec.Struct, frozen=True):

@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any
 
-import structlog
-
 from dollyd.daemon.link.mqtt import Cause, LinkError, MqttLink
+from dollyd.daemon.logger import Logger
 
 PAUSE_FIRST_S = 0.2
 PAUSE_MAX_S = 30.0
@@ -26,7 +25,7 @@ SHORT_LINKS = 3
 TICK_S = 0.1
 """Between two attempts to cancel a task that Python 3.11 did not end."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Brokers:
@@ -96,7 +95,7 @@ class Brokers:
         """Log the step from one trouble to another, not each retry."""
         if error.cause not in {Cause.LEFT, self._told}:
             self._told = error.cause
-            _LOG.warning("broker_lost", broker=broker, cause=str(error.cause), detail=error.detail)
+            _LOG.warning("broker_lost", broker=broker, **error.told)
 
     def _ended(self, cause: Cause) -> None:
         """A link that there was has ended."""

@@ -14,7 +14,6 @@ from random import Random
 from typing import Literal, TypeAlias
 
 import msgspec
-import structlog
 
 from dollyd.client.proof.chain_rules import NOT_TWO_PERSONS, taking_the_place_of
 from dollyd.client.stream.delivered import Delivered, StreamStats
@@ -31,6 +30,7 @@ from dollyd.client.stream.replay import (
     Taken,
 )
 from dollyd.client.stream.watermark import Watermark
+from dollyd.daemon.logger import Logger
 from dollyd.wire.judgement import Claim, Verdict
 from dollyd.wire.jws import Envelope, EnvelopeError, Keys, parse_envelope, verify_envelope
 from dollyd.wire.key_source import KeySource, source_of
@@ -52,7 +52,7 @@ _CURABLE = frozenset({Verdict.UNKNOWN, Verdict.NOT_YET})
 
 Start: TypeAlias = Literal["beginning", "now"]
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 _RECORD = msgspec.json.Decoder(Record)
 
 

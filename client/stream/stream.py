@@ -20,8 +20,6 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-import structlog
-
 from dollyd.client.stream.asking import Asking, end_of
 from dollyd.client.stream.brokers import Brokers, together
 from dollyd.client.stream.delivered import Delivered, StreamStats
@@ -30,6 +28,7 @@ from dollyd.client.stream.reader import Reader, Start
 from dollyd.client.stream.replay import ChainError, GapError, Patience
 from dollyd.client.stream.watermark import Watermark, WatermarkStore, session_of
 from dollyd.daemon.link.mqtt import LinkError, Message, MqttLink, MqttSettings
+from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import ensure
 from dollyd.wire.jws import Keys
 from dollyd.wire.key_source import KeySource
@@ -42,7 +41,7 @@ TICK_S = 0.1
 CLOSE_S = 2.0
 """For the last acks when the stream is closed."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Stream:

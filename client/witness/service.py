@@ -18,7 +18,6 @@ from hashlib import sha256
 from random import Random
 
 import msgspec
-import structlog
 
 from dollyd.client.stream.brokers import PAUSE_FIRST_S, PAUSE_MAX_S, STEADY_S, together
 from dollyd.client.stream.delivered import Delivered
@@ -28,6 +27,7 @@ from dollyd.client.stream.stream import Stream
 from dollyd.client.witness.book import Finding, WitnessBook
 from dollyd.client.witness.witness import WITNESS_TYP, state
 from dollyd.daemon.link.mqtt import Cause, LinkError, MqttLink, MqttSettings
+from dollyd.daemon.logger import Logger
 from dollyd.wire.judgement import Claim
 from dollyd.wire.jws import EnvelopeError, Keys, parse_envelope, verify_envelope
 from dollyd.wire.key_source import KeySource, source_of
@@ -45,7 +45,7 @@ _FORGED = "signature: "
 TICK_S = 0.5
 """Between two looks at where the stream listens."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Witness:
@@ -162,7 +162,7 @@ class Witness:
             except LinkError as error:
                 if error.cause not in {Cause.LEFT, told_cause}:
                     told_cause = error.cause
-                    _LOG.warning("statements_wait", broker=broker, cause=str(error.cause))
+                    _LOG.warning("statements_wait", broker=broker, **error.told)
             if time.monotonic() - began_s > STEADY_S:
                 failures, told_cause = 0, ""
             pause_s = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** min(failures, 30))

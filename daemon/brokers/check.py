@@ -27,6 +27,7 @@ from dollyd.daemon.link.mqtt import (
     MqttLink,
     MqttSettings,
 )
+from dollyd.daemon.link.trouble import ANOTHER_NODE, RENAME
 from dollyd.wire.decoding import from_json
 from dollyd.wire.stamp import NS_PER_S, iso_utc
 from dollyd.wire.topics import Topics
@@ -51,6 +52,7 @@ class _Status(msgspec.Struct, frozen=True):
 
     node: str
     time: str
+    taken_over: int = 0
 
 
 class BrokerCheck:
@@ -98,7 +100,7 @@ class BrokerCheck:
             try:
                 findings += await part()
             except LinkError as error:
-                findings.append(Finding(Level.WRONG, what, str(error), _remedy(error.cause)))
+                findings.append(Finding(Level.WRONG, what, str(error), error.remedy))
                 if error.cause in {Cause.REFUSED, Cause.UNREACHABLE, Cause.TLS, Cause.REJECTED}:
                     break
         return findings
@@ -205,7 +207,7 @@ class BrokerCheck:
             await link.subscribe(_DROPPED)
             await link.subscribe(self._topics.every_node_status())
             heard = await _heard(link, 1000)
-        return [*self._drops(heard), *self._clocks(heard)]
+        return [*self._drops(heard), *self._clocks(heard), *self._rivals(heard)]
 
     async def _prove_persistence(self) -> list[Finding]:
         async with self._link() as link:
@@ -241,6 +243,16 @@ class BrokerCheck:
                     )
         return findings or [Finding(Level.GOOD, "clock", "synchronised, and no node is ahead of it")]
 
+    def _rivals(self, heard: list[Message]) -> list[Finding]:
+        """Two nodes of one name throw each other off the broker, and each of them says so of itself."""
+        for message in heard:
+            with suppress(msgspec.DecodeError):
+                status = from_json(message.payload, _Status)
+                if status.node == self._node and status.taken_over:
+                    text = f"{ANOTHER_NODE} ({status.taken_over} times thrown off)"
+                    return [Finding(Level.WRONG, "name", text, RENAME)]
+        return []
+
     def _link(self) -> MqttLink:
         return MqttLink(self._ours, self._broker, keep_session=False)
 
@@ -273,14 +285,3 @@ async def _heard(link: MqttLink, most: int) -> list[Message]:
     if not reading.cancelled():
         reading.result()
     return heard
-
-
-def _remedy(cause: Cause) -> str:
-    remedies = {
-        Cause.REFUSED: "start the broker",
-        Cause.UNREACHABLE: "correct mqtt.brokers or the network",
-        Cause.TLS: "correct ca_file, cert_file, key_file, or the broker's certificate",
-        Cause.REJECTED: "give dollyd a user, a certificate or the protocol that the broker takes",
-        Cause.DENIED: "add the lines of `dollyd check --acl` to the broker's access list",
-    }
-    return remedies.get(cause, "see the broker's log")

@@ -8,6 +8,7 @@ from dollyd.daemon.cli import (
     archive,
     broker_setup,
     check,
+    config,
     demo,
     discover,
     doctor,
@@ -44,6 +45,7 @@ application.command("self-check")(self_check.self_check)
 application.command("wait-for-pause")(wait_for_pause.wait_for_pause)
 application.command("broker-setup")(broker_setup.broker_setup)
 application.add_typer(archive.application, name="archive")
+application.add_typer(config.application, name="config")
 application.add_typer(keys.application, name="keys")
 application.add_typer(trust.application, name="trust")
 application.add_typer(table.application, name="table")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dollyd.daemon.app import certificate_watch
 from dollyd.daemon.brokers.acl import node_acl
 from dollyd.daemon.brokers.check import BrokerCheck, certificate_finding
 from dollyd.daemon.brokers.finding import Finding as BrokerFinding
@@ -16,17 +17,18 @@ from dollyd.daemon.brokers.finding import Level
 from dollyd.daemon.brokers.sizes import published_sizes
 from dollyd.daemon.cli.doctor import in_two_lines
 from dollyd.daemon.cli.options import ConfigFile
-from dollyd.daemon.doctor.case import Case, open_case
-from dollyd.daemon.doctor.checks import BEFORE_A_START, check_start, findings, refuse_faults
+from dollyd.daemon.doctor.case import Case, Severity, open_case
+from dollyd.daemon.doctor.checks import BEFORE_A_START, check_start, findings
 from dollyd.daemon.doctor.credentials import absent
+from dollyd.daemon.doctor.evidence_checks import ended
 from dollyd.daemon.doctor.file_checks import metrics_access
-from dollyd.daemon.doctor.port_checks import forbidden_usb
+from dollyd.daemon.doctor.port_checks import forbidden_usb, missing_ports
 from dollyd.daemon.host.clock import SystemClock
 from dollyd.daemon.host.machine import Host
 from dollyd.daemon.host.terminal import say
+from dollyd.daemon.link.certificates import file_days_left
 from dollyd.daemon.link.mqtt import MqttSettings
 from dollyd.daemon.settings.load import Settings
-from dollyd.daemon.settings.ports import check_port
 from dollyd.wire.topics import Topics
 
 EXIT_BROKER = 1
@@ -46,7 +48,7 @@ def check(
         bool, typer.Option("--acl", help="Only print this node's lines of the broker's access list.")
     ] = False,
 ) -> None:
-    """Check configuration, rules, ports, keys and paths; exit 78 and one line where one of them is wrong.
+    """Check configuration, rules, ports, keys and paths; exit 78 and a line for each that is wrong.
 
     Files, journal and ports are tried by the rights of the service's user. Then tells what a start would
     survive: names of ports, disk, trust, TLS dates, clock. Changes nothing and opens no port, so it may be
@@ -59,18 +61,18 @@ def check(
         topics, publishes = Topics(node.site), node.signing.publish_trust
         say(*node_acl(topics, node.node, node.tables, publishes_trust=publishes).splitlines())
         return
-    settings = check_start(case)
-    refuse_faults(case, (metrics_access, forbidden_usb))
-    for device in case.devices():
-        check_port(settings.file, device, must_exist=True)
+    settings = check_start(case, (metrics_access, forbidden_usb))
     say(f"{config}: good")
     say(*summary(case, settings))
     for key, path in absent(settings):
         say(f"  {key} is the credential {path}, which was not looked at: it is root's, or encrypted")
-    for finding in findings(case, BEFORE_A_START):
+    missing = [replace(one, severity=Severity.WARNING) for one in findings(case, (missing_ports,))]
+    for finding in (*missing, *findings(case, BEFORE_A_START)):
         say(*in_two_lines(finding))
     good = case.mqtt is None or check_certificates(case.mqtt)
-    if broker and case.mqtt is not None:
+    if broker and ended(case):
+        say("no broker was asked: the certificate comes first")
+    elif broker and case.mqtt is not None:
         good &= asyncio.run(check_brokers(settings, case.mqtt, restarted=restarted))
     elif broker:
         unseen = ", ".join(key for key, _ in absent(settings) if key.startswith("mqtt."))
@@ -99,13 +101,14 @@ def summary(case: Case, settings: Settings) -> Iterator[str]:
 
 def check_certificates(mqtt: MqttSettings) -> bool:
     """Print how long our certificates are good for; whether nothing is wrong."""
-    certificates = certificate_watch(mqtt, SystemClock())
-    certificates.look()
-    found = [certificate_finding(f"mqtt.{name}", days) for name, days in certificates.days_left.items()]
-    found += [
-        BrokerFinding(Level.WRONG, "tls", f"mqtt.{name}: {problem}", "name a PEM file")
-        for name, problem in certificates.problems.items()
-    ]
+    found = []
+    for name in ("ca_file", "cert_file"):
+        if path := getattr(mqtt, name):
+            try:
+                days = file_days_left(Path(path), SystemClock().stamp().utc_ns)
+                found.append(certificate_finding(f"mqtt.{name}", days))
+            except (OSError, ValueError) as error:
+                found.append(BrokerFinding(Level.WRONG, "tls", f"mqtt.{name}: {error}", "name a PEM file"))
     return _told(found)
 
 

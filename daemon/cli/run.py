@@ -6,7 +6,6 @@ import asyncio
 import faulthandler
 from typing import Annotated
 
-import structlog
 import typer
 
 from dollyd.daemon.app import App
@@ -14,6 +13,7 @@ from dollyd.daemon.cli.options import ConfigFile
 from dollyd.daemon.host.forced_exit import LastResort
 from dollyd.daemon.host.log import configure_logging
 from dollyd.daemon.host.restart_pause import Restarts, asked_to_stop
+from dollyd.daemon.logger import Logger
 from dollyd.daemon.settings.load import load
 from dollyd.wire.errors import DollydError
 
@@ -40,7 +40,7 @@ def run(
     except BaseExceptionGroup as group:
         expected, bugs = group.split(DollydError)
         for error in expected.exceptions if expected else ():
-            structlog.get_logger().critical("stopped_by_failure", error=str(error))
+            Logger(__name__).critical("stopped_by_failure", error=str(error))
         if bugs:
             raise bugs from None  # with its traceback: it is ours to mend
         raise typer.Exit(EXIT_FAILED) from None

@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
-import structlog
 import typer
 
 from dollyd.client.stream.given_up import GivenUp
@@ -19,6 +18,7 @@ from dollyd.daemon.host.log import configure_logging
 from dollyd.daemon.keys.signing import load_signer
 from dollyd.daemon.keys.trust_file import keys_to_follow
 from dollyd.daemon.link.mqtt import MqttSettings
+from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.topics import check_name
 
@@ -82,7 +82,7 @@ def witness(
             failure = str(group.exceptions[0])
         found = bool(book.contradictions)
     if failure:
-        structlog.get_logger().critical("stopped_by_failure", error=failure)
+        Logger(__name__).critical("stopped_by_failure", error=failure)
     if failure or found:
         raise typer.Exit(EXIT_FAILED)
 

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, Protocol
 
 import msgspec
-import structlog
 
 from dollyd.client.proof.approvals import AHEAD_MAX_S, ApprovalError, check_person, check_signature, check_two
 from dollyd.daemon.commands.admission import Admission, Waiting
@@ -33,6 +32,7 @@ from dollyd.daemon.journal.store import Journal
 from dollyd.daemon.keys.signing import Signer
 from dollyd.daemon.link.inbox import Route
 from dollyd.daemon.link.mqtt import LinkError, Message
+from dollyd.daemon.logger import Logger
 from dollyd.daemon.table.engine import Input, NewRecord, house
 from dollyd.wire.answer import ANSWER_TYP, ANSWER_VERSION, Answer, Came
 from dollyd.wire.command import Command, Order, Signed, digest, read_command
@@ -49,7 +49,7 @@ ANSWERS_KEPT = 200
 CORRELATION_MAX_BYTES = 128
 """Longer correlation data is not given back."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class TableAtHand(Protocol):

@@ -19,7 +19,6 @@ from functools import partial
 from typing import Annotated, Any, Protocol
 
 import msgspec
-import structlog
 from msgspec import Meta, Struct
 
 from dollyd.daemon.consumers.turns import Turns
@@ -28,6 +27,7 @@ from dollyd.daemon.host.tasks import Pulse
 from dollyd.daemon.journal.store import Journal
 from dollyd.daemon.link.inbox import Route
 from dollyd.daemon.link.mqtt import Cause, LinkError, Message
+from dollyd.daemon.logger import Logger
 from dollyd.wire.decoding import from_json
 from dollyd.wire.errors import JournalError
 from dollyd.wire.stamp import NS_PER_S
@@ -49,7 +49,7 @@ UNREADABLE = "unreadable"
 BAD_REQUEST = "bad-request"
 BUSY = "busy"
 
-_LOG = structlog.get_logger()
+_LOG = Logger(__name__)
 _Seq = Annotated[int, Meta(ge=1, lt=2**53)]
 
 

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-import structlog
 from msgspec import Meta, Struct
 
 from dollyd.daemon.core.decision import incident
@@ -22,6 +21,7 @@ from dollyd.daemon.host.clock import Clock
 from dollyd.daemon.journal.store import Entry
 from dollyd.daemon.link.inbox import Route
 from dollyd.daemon.link.mqtt import Message
+from dollyd.daemon.logger import Logger
 from dollyd.wire.decoding import from_json
 from dollyd.wire.record import IncidentBody
 from dollyd.wire.stamp import NS_PER_S
@@ -37,7 +37,7 @@ INCIDENT_EVERY_S = 60
 """Shortest time between two of these incidents of a table, or who may acknowledge could fill its chain."""
 _LOOK_EVERY_S = 1
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Ack(Struct, frozen=True, forbid_unknown_fields=True):

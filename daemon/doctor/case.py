@@ -19,7 +19,8 @@ from dollyd.daemon.host.machine import Host
 from dollyd.daemon.host.self_check import SEALED
 from dollyd.daemon.link.from_settings import mqtt_settings
 from dollyd.daemon.link.mqtt import MqttSettings
-from dollyd.daemon.settings.load import DeviceSettings, Settings, load
+from dollyd.daemon.settings.load import DeviceSettings, Settings, read
+from dollyd.daemon.settings.ports import check_port
 from dollyd.daemon.table.chains import Keyring, load_keyring
 from dollyd.drivers.transports.usb_port import UsbSettings
 from dollyd.wire.errors import ConfigError
@@ -197,32 +198,31 @@ def _asking() -> Account | None:
 
 def open_case(config: Path, host: Host, clock: Clock, package: Path = SEALED) -> Case:
     """Gather what can be seen without opening a port or asking a broker. Never raises for what is wrong."""
-    refused: list[ConfigError] = []
-    settings, keyring, mqtt = None, None, None
+    draft = read(config)
+    faults, settings = draft.faults, draft.settings
+    keyring, mqtt = None, None
     unit = read_unit(host)
-    try:
-        settings = from_sources(load(config), unit, host)
-    except ConfigError as error:
-        refused.append(error)
-    unseen = {key.split(".")[0] for key, _ in absent(settings)} if settings is not None else set[str]()
-    try:
-        if settings is not None and "mqtt" not in unseen:
-            mqtt = mqtt_settings(settings)
-    except ConfigError as error:
-        refused.append(error)
-    try:
-        if settings is not None and "signing" not in unseen:
-            keyring = load_keyring(settings)
-    except ConfigError as error:
-        refused.append(error)
+    if settings is not None:
+        settings = from_sources(settings, unit, host)
+        unseen = {key.split(".")[0] for key, _ in absent(settings)}
+        if not ("mqtt" in unseen or faults.at("mqtt")):
+            with faults.kept():
+                mqtt = mqtt_settings(settings)
+        if not ("signing" in unseen or faults.at("signing")):
+            with faults.kept():
+                keyring = load_keyring(settings)
+    for device in draft.devices:
+        with faults.kept():
+            check_port(faults.file, device)
+    usable = not faults.at("", "site", "node", "journal", "tables")
     return Case(
         host=host,
         file=str(config),
         clock=clock,
-        settings=settings,
+        settings=settings if usable else None,
         keyring=keyring,
         mqtt=mqtt,
-        refused=tuple(refused),
+        refused=tuple(faults.found),
         ports=tuple(serial_ports(host)),
         usb=tuple(usb_devices(host)),
         unit=unit,

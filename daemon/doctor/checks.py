@@ -14,9 +14,8 @@ from dollyd.daemon.doctor import (
     port_checks,
 )
 from dollyd.daemon.doctor.case import Case, Finding, Severity
+from dollyd.daemon.settings.faults import Faults
 from dollyd.daemon.settings.load import Settings
-from dollyd.daemon.settings.ports import check_port
-from dollyd.wire.errors import ConfigError
 
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     machine_checks.configuration,
@@ -84,25 +83,19 @@ BEFORE_A_START: tuple[Callable[[Case], Iterator[Finding]], ...] = (
 """What concerns a configuration before it is used: neither daemon, unit nor device is asked."""
 
 
-def check_start(case: Case) -> Settings:
-    """Refuse what a start by the service's user would refuse; gives what it would be started with.
+def check_start(case: Case, checks: Iterable[Callable[[Case], Iterator[Finding]]] = ()) -> Settings:
+    """Refuse what a start by the service's user would refuse, and faults of other kinds that are asked for.
 
-    A device that is not plugged in is no reason, nor is what cannot be seen from here.
-    Raises `ConfigError`.
+    Gives what it would be started with. A device that is not plugged in is no reason, nor is what cannot be
+    seen from here. Raises `ConfigError`, which holds all that is wrong.
     """
-    if case.settings is None or case.refused:
-        raise case.refused[0]
-    for device in case.devices():
-        check_port(case.file, device, must_exist=False)
-    refuse_faults(case, RIGHTS)
-    return case.settings
-
-
-def refuse_faults(case: Case, checks: Iterable[Callable[[Case], Iterator[Finding]]]) -> None:
-    """Refuse a configuration with a fault of some kinds, by the first one. Raises `ConfigError`."""
-    for one in findings(case, checks):
+    faults = Faults(case.file)
+    for error in case.refused:
+        faults.keep(error)
+    for one in findings(case, (*RIGHTS, *checks)):
         if one.severity is Severity.FAULT:
-            raise ConfigError(case.file, "", one.what, one.remedy)
+            faults.add("", one.what, one.remedy)
+    return faults.given(case.settings)
 
 
 def findings(case: Case, checks: Iterable[Callable[[Case], Iterator[Finding]]] = CHECKS) -> list[Finding]:

@@ -171,6 +171,11 @@ def _too_early(path: Path, trust: Trust) -> Iterator[Finding]:
         yield fault("records-before-trust", early.what, early.remedy)
 
 
+def ended(case: Case) -> bool:
+    """Whether a certificate of ours makes every link fail: then no broker needs to be asked."""
+    return any(one.id in {"cert-expired", "cert-not-yet"} for one in certificates(case))
+
+
 def certificates(case: Case) -> Iterator[Finding]:
     """B37: files for TLS that end, have not begun, or do not belong together."""
     if case.mqtt is None:
@@ -181,10 +186,9 @@ def certificates(case: Case) -> Iterator[Finding]:
         try:
             found = x509.load_pem_x509_certificates(Path(path).read_bytes()) if path else []
         except (OSError, ValueError) as error:
-            yield fault(
-                "cert-unreadable", f"mqtt.{name}: {path}: {error}", "name a PEM file that dollyd may read"
-            )
-            continue
+            remedy = "name a PEM file that dollyd may read"
+            yield fault("cert-unreadable", f"mqtt.{name}: {path}: {error}", remedy)
+            return
         for one in found:
             yield from _dates(f"mqtt.{name}", one, now_ns)
     if case.mqtt.cert_file:

@@ -13,6 +13,7 @@ from dollyd.daemon.brokers.finding import Finding as BrokerFinding
 from dollyd.daemon.brokers.sizes import published_sizes
 from dollyd.daemon.discovery.listening import Heard, hear_all
 from dollyd.daemon.doctor.case import Case
+from dollyd.daemon.doctor.evidence_checks import ended
 from dollyd.daemon.link.mqtt import LinkError, MqttLink, MqttSettings
 from dollyd.daemon.settings.load import Settings
 from dollyd.wire.decoding import from_json
@@ -47,7 +48,7 @@ async def examine(case: Case) -> Case:
 
 
 async def _ask_brokers(case: Case, settings: Settings) -> dict[str, list[BrokerFinding]]:
-    if case.mqtt is None:
+    if case.mqtt is None or ended(case):
         return {}
     topics = Topics(settings.site)
     sizes = await asyncio.to_thread(published_sizes, settings)

@@ -35,6 +35,8 @@ def configuration(case: Case) -> Iterator[Finding]:
 def _config_id(key: str, problem: str) -> str:
     if problem == "unknown key":
         return "config-unknown-key"
+    if "are not of one pair" in problem:
+        return "cert-key"
     return {
         "signing.key": "key-file",
         "signing.next_key": "key-file",

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from dollyd.daemon.health.health import NodeHealth
+from dollyd.daemon.logger import Logger
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 

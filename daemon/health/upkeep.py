@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-import structlog
-
 from dollyd.daemon.core.events import ClockStepped, Event, HostIncident
 from dollyd.daemon.health.halts import Halt, Halts
 from dollyd.daemon.host.clock import Clock
@@ -17,6 +15,7 @@ from dollyd.daemon.host.disk import Level, Limits, level
 from dollyd.daemon.host.tasks import Pulse
 from dollyd.daemon.journal.audit import Audit
 from dollyd.daemon.journal.store import Journal
+from dollyd.daemon.logger import Logger
 from dollyd.daemon.settings.load import Settings
 from dollyd.daemon.table.engine import house
 from dollyd.daemon.table.runner import TableRunner
@@ -31,7 +30,7 @@ _MINUTE_NS = 60 * NS_PER_S
 _MB = 1_000_000
 _TEXT_MAX = 500
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 Tables: TypeAlias = Mapping[str, TableRunner]
 

@@ -11,14 +11,13 @@ import threading
 import time
 from collections.abc import Callable
 
-import structlog
-
 from dollyd.daemon.host.log import flush_log
+from dollyd.daemon.logger import Logger
 
 END_S = 3.5
 """How long an end may take; systemd is told 5 s (`TimeoutStopSec`)."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class LastResort:

@@ -15,9 +15,8 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-import structlog
-
 from dollyd.daemon.host.tasks import Pulse
+from dollyd.daemon.logger import Logger
 
 _KOBJECT_UEVENT = 15
 _KERNEL, _UDEV = 1, 2
@@ -27,7 +26,7 @@ _PORTS = (b"SUBSYSTEM=tty\0", b"SUBSYSTEM=usb\0")
 CALM_S = 0.05
 """A plug brings a dozen events at once: one call is made for all that come within this time."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Events(Protocol):

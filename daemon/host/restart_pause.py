@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-import structlog
+from dollyd.daemon.logger import Logger
 
 RESTART_S = 2
 """`RestartSec` of the unit: part of every pause."""
@@ -26,7 +26,7 @@ SHORT_S = 300
 """A run that was shorter has come to nothing. A hang takes the watchdog up to two minutes."""
 _DOUBLINGS_MAX = 10
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Restarts:

@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 
-import structlog
-
 import dollyd
 from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.logger import Logger
 from dollyd.wire.record import SelfCheckBody
 from dollyd.wire.stamp import NS_PER_S
 
@@ -36,7 +35,7 @@ DIFFERS_MAX = 20
 """Files that a record names; more are counted."""
 GOOD, BAD, UNSEALED = "good", "bad", "unsealed"
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 def is_sealed_whole(folder: Path) -> bool:

@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-import structlog
-
 from dollyd.daemon.host.clock import Clock
 from dollyd.daemon.host.tasks import Pulse
+from dollyd.daemon.logger import Logger
 from dollyd.wire.stamp import NS_PER_S
 
 LATE_S = 60
@@ -23,7 +22,7 @@ LATE_S = 60
 _SIGNS_PER_LIMIT = 3
 _NS_PER_US = 1_000
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Manager:

@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-import structlog
 from msgspec import Struct
 
 from dollyd.daemon.host.clock import Clock
 from dollyd.daemon.journal.file import audit_path
+from dollyd.daemon.logger import Logger
 from dollyd.wire.decoding import from_json
 from dollyd.wire.files import replace_file
 from dollyd.wire.stamp import NS_PER_S, iso_utc
@@ -29,7 +29,7 @@ FIRST_AFTER_S = 600
 PROBLEMS_KEPT = 10
 
 _ANSWER_MAX_BYTES = 1 << 20
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Audit(Struct, frozen=True, kw_only=True):

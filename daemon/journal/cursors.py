@@ -10,8 +10,7 @@ import os
 import re
 from pathlib import Path
 
-import structlog
-
+from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import JournalError
 from dollyd.wire.files import give_to_owner_of
 
@@ -24,7 +23,7 @@ EXPORTED = "exported"
 _DIGITS = 20
 _TEXT = re.compile(rb"\d{%d}\n" % _DIGITS)
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 def cursor_path(journal: Path, name: str) -> Path:

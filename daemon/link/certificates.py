@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-import structlog
 from cryptography import x509
 
 from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.stamp import NS_PER_S
 
@@ -20,11 +20,27 @@ WARN_DAYS = (30, 7, 1)
 LOOK_EVERY_S = 3600
 _S_PER_DAY = 86_400
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
+
+
+class LinkContext(ssl.SSLContext):
+    """TLS of one link. `refused`: how the broker refused us behind the handshake; paho keeps it to itself."""
+
+    refused = ""
 
 
 class _Socket(ssl.SSLSocket):
     """Closes itself when the handshake fails; paho would leave that to the garbage collector."""
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(buflen, flags)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            if isinstance(self.context, LinkContext):
+                self.context.refused = str(error)
+            raise
 
     def do_handshake(self, block: bool = False) -> None:
         try:
@@ -34,9 +50,13 @@ class _Socket(ssl.SSLSocket):
             raise
 
 
-def tls_context(ca_file: str | None, cert_file: str | None, key_file: str | None) -> ssl.SSLContext:
+def tls_context(ca_file: str | None, cert_file: str | None, key_file: str | None) -> LinkContext:
     """Read the files now. Raises `OSError` (`ssl.SSLError` is one) for files that cannot be used."""
-    context = ssl.create_default_context(cafile=ca_file)
+    context = LinkContext(ssl.PROTOCOL_TLS_CLIENT)
+    if ca_file is not None:
+        context.load_verify_locations(ca_file)
+    else:
+        context.load_default_certs()
     context.sslsocket_class = _Socket
     if cert_file is not None:
         context.load_cert_chain(cert_file, key_file)
@@ -55,6 +75,15 @@ def check_pair(file: str, ca_file: str | None, cert_file: str | None, key_file: 
         problem = f"{named}: cannot be used together: {error}"
         remedy = "give a certificate and the key that belongs to it, then reload again"
         raise ConfigError(file, "mqtt.cert_file", problem, remedy) from error
+
+
+def is_pair(cert_file: str, key_file: str | None) -> bool:
+    """Whether a certificate and a key belong together; what can be no such file is told elsewhere."""
+    try:
+        tls_context(None, cert_file, key_file)
+    except OSError as error:
+        return getattr(error, "reason", "") != "KEY_VALUES_MISMATCH"
+    return True
 
 
 def days_left(certificate: x509.Certificate, utc_ns: int) -> int:

@@ -14,19 +14,18 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-import structlog
-
 from dollyd.daemon.host.clock import Clock
 from dollyd.daemon.journal.stream_source import Entry
 from dollyd.daemon.link.backoff import Backoff
 from dollyd.daemon.link.mqtt import MqttLink, Unanswered
 from dollyd.daemon.link.outbox import Outbox
+from dollyd.daemon.logger import Logger
 from dollyd.wire.stamp import NS_PER_S
 
 SHOWN_MAX = 20
 """Topics in the health topic."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Denials:

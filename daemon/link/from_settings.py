@@ -6,9 +6,11 @@ from pathlib import Path
 
 from dollyd.daemon.host.secret_files import read_secret
 from dollyd.daemon.link.address import parse_broker
+from dollyd.daemon.link.certificates import is_pair
 from dollyd.daemon.link.mqtt import MqttSettings
-from dollyd.daemon.sections import DeskSection, MqttSection
+from dollyd.daemon.settings.faults import Faults
 from dollyd.daemon.settings.load import Settings
+from dollyd.daemon.settings.sections import DeskSection, MqttSection
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.files import cure, read_file
 
@@ -34,29 +36,29 @@ def desk_settings(settings: Settings) -> MqttSettings:
 
 def _link(settings: Settings, name: str, user: MqttSection | DeskSection, client_id: str) -> MqttSettings:
     """A link to the brokers of `[mqtt]`; as whom, the section `name` says."""
-    section, file = settings.mqtt, settings.file
-    for broker in section.brokers:
-        try:
-            parse_broker(broker)
-        except ValueError as error:
-            remedy = "give host:port or mqtts://host:port"
-            raise ConfigError(file, "mqtt.brokers", f"{broker!r}: {error}", remedy) from error
+    section, faults = settings.mqtt, Faults(settings.file)
+    tls = [broker for broker in section.brokers if _is_tls(broker, faults)]
     password = None
     if user.password_file:
-        key = f"{name}.password_file"
-        try:
-            password = _secret(file, key, user.password_file).decode("utf-8").strip()
-        except UnicodeDecodeError as error:
-            raise ConfigError(
-                file, key, "is no text in UTF-8", "name a file that holds the password"
-            ) from error
-    for key, path, read in (
-        ("mqtt.ca_file", section.ca_file, _read),
-        (f"{name}.cert_file", user.cert_file, _read),
-        (f"{name}.key_file", user.key_file, _secret),
-    ):
+        with faults.kept():
+            password = _password(settings.file, f"{name}.password_file", user.password_file)
+    files = {
+        "mqtt.ca_file": section.ca_file,
+        f"{name}.cert_file": user.cert_file,
+        f"{name}.key_file": user.key_file,
+    }
+    for key, path in files.items():
         if path:
-            read(file, key, path)
+            with faults.kept():
+                (_secret if key.endswith("key_file") else _read)(settings.file, key, path)
+    unused = [key for key, path in files.items() if path and not tls]
+    if unused and not faults.at("mqtt.brokers"):
+        remedy = "write mqtts://HOST:PORT in mqtt.brokers, or leave it out"
+        faults.add(unused[0], "never used: no broker of mqtt.brokers is reached by TLS", remedy)
+    if not faults.found and user.cert_file and not is_pair(user.cert_file, user.key_file or None):
+        problem = f"{user.cert_file} and {user.key_file or 'the key in it'} are not of one pair"
+        faults.add(f"{name}.cert_file", problem, "name the key that belongs to this certificate")
+    faults.refuse()
     return MqttSettings(
         brokers=section.brokers,
         client_id=client_id,
@@ -70,6 +72,21 @@ def _link(settings: Settings, name: str, user: MqttSection | DeskSection, client
         ack_deadline_s=ACK_DEADLINE_S,
         in_flight_max=IN_FLIGHT_MAX,
     )
+
+
+def _is_tls(broker: str, faults: Faults) -> bool:
+    try:
+        return parse_broker(broker).tls
+    except ValueError as error:
+        faults.add("mqtt.brokers", f"{broker!r}: {error}", "give host:port or mqtts://host:port")
+        return False
+
+
+def _password(file: str, key: str, path: str) -> str:
+    try:
+        return _secret(file, key, path).decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise ConfigError(file, key, "is no text in UTF-8", "name a file that holds the password") from error
 
 
 def _read(file: str, key: str, path: str) -> bytes:

@@ -18,13 +18,12 @@ from functools import partial
 from random import Random
 from typing import Any
 
-import structlog
-
 from dollyd.daemon.host.allowance import Allowance, Allowances, Rate
 from dollyd.daemon.host.clock import Clock
 from dollyd.daemon.host.tasks import Pulse
 from dollyd.daemon.link.backoff import Backoff
 from dollyd.daemon.link.mqtt import INBOX_PACKET_MAX, Cause, LinkError, Message, MqttLink, MqttSettings
+from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import ensure
 from dollyd.wire.stamp import NS_PER_S
 from dollyd.wire.topics import ANY
@@ -47,7 +46,7 @@ STEADY_S = 10
 _LOOK_EVERY_S = 5
 _BACKOFF = Backoff()
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +250,11 @@ class Inbox:
             return
         self._short = self._clock.stamp().mono_ns - self._since_ns < STEADY_S * NS_PER_S
         self._last_error = str(cause)
-        if self._up is not False:
+        if self._up or (
+            self._up is None and self._publisher_at()
+        ):  # without any broker the publisher tells why
             self._up = False
-            _LOG.warning("inbox_lost", broker=broker, cause=str(cause), detail=error.detail)
+            _LOG.warning("inbox_lost", broker=broker, **error.told)
 
     async def _pause(self) -> None:
         pause_ns = self._backoff.pause_ns(self._failures, self._rng)

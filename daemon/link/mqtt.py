@@ -12,7 +12,6 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,8 +20,9 @@ import aiomqtt
 from paho.mqtt.client import MQTTMessage
 from paho.mqtt.reasoncodes import ReasonCode
 
-from dollyd.daemon.link.address import parse_broker
-from dollyd.daemon.link.certificates import tls_context
+from dollyd.daemon.link.address import Address, parse_broker
+from dollyd.daemon.link.certificates import LinkContext, tls_context
+from dollyd.daemon.link.link_error import Cause, LinkError, Unanswered
 from dollyd.daemon.link.mqtt_client import (
     CONSUMER_PACKET_MAX,
     INBOX_MAX,
@@ -33,7 +33,8 @@ from dollyd.daemon.link.mqtt_client import (
     MqttSettings,
     Will,
 )
-from dollyd.wire.errors import DollydError, ensure
+from dollyd.daemon.link.trouble import ANOTHER_NODE, explain_plain, explain_tls
+from dollyd.wire.errors import ensure
 
 __all__ = [
     "CONSUMER_PACKET_MAX",
@@ -59,55 +60,6 @@ _V5_OVER_A_MESSAGE = frozenset({149, 151, 153, 154, 155})
 """Reasons of a DISCONNECT that speak of one message: too large, quota, payload, retain, QoS."""
 _PROTOCOL_ERROR = 130
 """So the library ends a link itself, for instance where a PUBACK has a reason that it does not know."""
-
-
-class Cause(StrEnum):
-    """Why a link could not be built, or ended."""
-
-    UNREACHABLE = "unreachable"
-    """No connection: no route, no such name."""
-    REFUSED = "refused"
-    """The host is there, nobody listens: the broker is down."""
-    TLS = "tls"
-    """A certificate or key file cannot be used, or the broker's is not trusted."""
-    REJECTED = "rejected"
-    """The broker does not want us: password, protocol, client id."""
-    CLOSED = "closed"
-    """The broker, or something on the way, closed the connection."""
-    TAKEN_OVER = "taken-over"
-    """Another client uses our client id."""
-    SILENT = "silent"
-    """No answer to a connect, or no sign of life within the keepalive time."""
-    UNACKNOWLEDGED = "unacknowledged"
-    """A publish was not acknowledged in time: whether it arrived is unknown."""
-    DENIED = "denied"
-    """The broker acknowledged a publish with an error, or takes none of that size (MQTT 5 only)."""
-    MESSAGE_REFUSED = "message-refused"
-    """The broker ended the link over one message: its size, for instance (MQTT 5 only)."""
-    LEFT = "left"
-    """We disconnected."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    """A publish that the broker has not acknowledged."""
-
-    topic: str
-    payload: bytes
-
-
-class LinkError(DollydError):
-    """A link could not be built or has ended. Expected: build the next one after a pause.
-
-    `oldest`: the first publish without an answer. A broker takes them in order, so this one ended a link
-    whose cause is `MESSAGE_REFUSED`.
-    """
-
-    def __init__(self, cause: Cause, detail: str = "", oldest: Unanswered | None = None) -> None:
-        super().__init__(f"{cause}: {detail}" if detail else str(cause))
-        self.cause = cause
-        self.detail = detail
-        self.oldest = oldest
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +141,8 @@ class MqttLink:
             silent = isinstance(error.__context__, TimeoutError)
             closed = isinstance(error, ClosedEarlyError) or (silent and self._client.dropped)
             await self._client.abort()
-            raise LinkError(Cause.CLOSED if closed else _connect_cause(error), str(error)) from error
+            cause = Cause.CLOSED if closed else _connect_cause(error)
+            raise await asyncio.to_thread(_explained, cause, error, self._address, tls) from error
         if self._client.dropped:
             await self._client.abort()
             raise LinkError(Cause.CLOSED, "right after the connect")
@@ -432,14 +385,31 @@ class MqttLink:
         code = reason.value if isinstance(reason, ReasonCode) else reason
         causes = {_V5_SESSION_TAKEN_OVER: Cause.TAKEN_OVER, _V5_KEEP_ALIVE_TIMEOUT: Cause.SILENT}
         causes |= dict.fromkeys(_V5_OVER_A_MESSAGE | {_PROTOCOL_ERROR}, Cause.MESSAGE_REFUSED)
-        self._fail(causes.get(code or 0, Cause.CLOSED), str(error) if error else "")
+        cause = causes.get(code or 0, Cause.CLOSED)
+        said = ANOTHER_NODE if cause is Cause.TAKEN_OVER else str(error) if error else ""
+        self._fail(cause, said)
 
 
-def _tls_context(settings: MqttSettings) -> ssl.SSLContext:
+def _tls_context(settings: MqttSettings) -> LinkContext:
     try:
         return tls_context(settings.ca_file, settings.cert_file, settings.key_file)
     except OSError as error:  # ssl.SSLError is one
         raise LinkError(Cause.TLS, str(error)) from error
+
+
+def _explained(
+    cause: Cause, error: aiomqtt.MqttError, address: Address, tls: LinkContext | None
+) -> LinkError:
+    """Why there is no link, with its remedy. May ask the port what it speaks: not in the loop's thread."""
+    below = error.__context__ if isinstance(error.__context__, OSError) else None
+    trouble = None
+    if tls is not None and (tls.refused or cause is Cause.TLS or isinstance(below, ConnectionResetError)):
+        trouble = explain_tls(below, address, tls.refused)
+    elif tls is None and cause in {Cause.CLOSED, Cause.SILENT, Cause.UNREACHABLE}:
+        trouble = explain_plain(address)
+    if trouble is None:
+        return LinkError(cause, str(error))
+    return LinkError(Cause.TLS, trouble.what, remedy=trouble.remedy)
 
 
 def _resolve(future: asyncio.Future[_T], result: _T) -> None:

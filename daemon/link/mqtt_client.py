@@ -221,10 +221,14 @@ class MqttClient(aiomqtt.Client):
             self.inbox.append(message)
             self.arrived.set()
 
-    def _on_socket_open(self, client: Client, userdata: Any, sock: PahoSocket) -> None:
-        super()._on_socket_open(client, userdata, sock)
-        # In the place of the library's reader, which is asked for just before.
-        self._loop.call_soon_threadsafe(self._loop.add_reader, sock.fileno(), self._read)
+    def _on_socket_open(self, client: Client, userdata: Any, sock: PahoSocket) -> None:  # noqa: ARG002  paho's
+        # The library asks for its own reader here, even of a socket that is closed again before its turn.
+        self._loop.call_soon_threadsafe(self._begin_reading, sock)
+
+    def _begin_reading(self, sock: PahoSocket) -> None:
+        if self._client.socket() is sock and (number := sock.fileno()) >= 0:  # type: ignore[union-attr]  # paho
+            self._loop.add_reader(number, self._read)
+            self._misc_task = self._loop.create_task(self._misc_loop())
 
     def _read(self) -> None:
         """Read a packet, and what TLS still holds in later rounds of the loop.
@@ -252,10 +256,25 @@ class MqttClient(aiomqtt.Client):
     ) -> None:
         self.acknowledged(mid, reason_code)
 
-    def _on_socket_register_write(self, client: Client, userdata: Any, sock: PahoSocket) -> None:
+    def _on_socket_register_write(self, client: Client, userdata: Any, sock: PahoSocket) -> None:  # noqa: ARG002
         # In the loop's thread: write now, not two rounds of the loop later. Only a full socket has to wait.
         if self._connected.done():
             client.loop_write()
             if sock.fileno() < 0 or not client.want_write():
                 return
-        super()._on_socket_register_write(client, userdata, sock)
+        self._loop.call_soon_threadsafe(self._begin_writing, sock)
+
+    def _begin_writing(self, sock: PahoSocket) -> None:
+        if self._client.want_write() and (number := sock.fileno()) >= 0:
+            self._loop.add_writer(number, self._write)
+
+    def _write(self) -> None:
+        try:
+            self._client.loop_write()
+        except Exception as error:  # noqa: BLE001  callback of the loop, as `_read`
+            if not self._disconnected.done():
+                self._disconnected.set_exception(error)
+
+    def _on_socket_unregister_write(self, client: Client, userdata: Any, sock: PahoSocket) -> None:
+        if sock.fileno() >= 0:
+            super()._on_socket_unregister_write(client, userdata, sock)

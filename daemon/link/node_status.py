@@ -21,10 +21,13 @@ class Node:
     version: str
     session: int
 
-    def status(self, state: Literal["online", "offline"], utc_ns: int, beat_s: int) -> bytes:
+    def status(
+        self, state: Literal["online", "offline"], utc_ns: int, beat_s: int, taken_over: int = 0
+    ) -> bytes:
         """What goes to `node/<node>/status` now."""
         if state == "online":
-            return msgspec.json.encode(online(self.name, self.session, self.version, utc_ns, beat_s))
+            status = online(self.name, self.session, self.version, utc_ns, beat_s)
+            return msgspec.json.encode(msgspec.structs.replace(status, taken_over=taken_over))
         return msgspec.json.encode(offline(self.name, self.session, self.version, utc_ns))
 
 
@@ -42,6 +45,8 @@ class NodeStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     time: str
     valid_until: str = ""
     valid_for_s: int = 0
+    taken_over: int = 0
+    """How often since its start another client of its name threw this node off the broker."""
 
 
 def online(node: str, session: int, version: str, utc_ns: int, beat_s: int) -> NodeStatus:

@@ -23,8 +23,6 @@ from functools import partial
 from random import Random
 from typing import Literal
 
-import structlog
-
 from dollyd.daemon.host.clock import Clock
 from dollyd.daemon.host.tasks import Pulse
 from dollyd.daemon.journal.stream_source import Entry, Source
@@ -36,6 +34,8 @@ from dollyd.daemon.link.node_status import Node
 from dollyd.daemon.link.outbox import Outbox, Sent
 from dollyd.daemon.link.publisher_stats import PublisherStats
 from dollyd.daemon.link.retained import Retained
+from dollyd.daemon.link.trouble import ANOTHER_NODE
+from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import ensure
 from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 from dollyd.wire.topics import Topics
@@ -58,7 +58,7 @@ CAUGHT_UP_AT_ONCE = 100
 """Entries read at a time for a table that waited."""
 _BACKOFF = Backoff()
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Publisher:
@@ -255,7 +255,7 @@ class Publisher:
         if oldest is not None and oldest.topic != self._topics.node_status(self._node.name):
             self._denials.blame(oldest, error.detail)
         elif error.cause is Cause.CLOSED and self._rival and lived_ns < RIVAL_S * NS_PER_S:
-            return LinkError(Cause.TAKEN_OVER, "another life of this node uses the client id")
+            return LinkError(Cause.TAKEN_OVER, ANOTHER_NODE)
         short = lived_ns < SHORT_LINK_S * NS_PER_S and error.cause is not Cause.LEFT
         self._short_links = min(SHORT_LINKS_MAX, self._short_links + 1) if short else 0
         return error
@@ -311,8 +311,7 @@ class Publisher:
         if self._up is not False or alert:
             self._up = False
             log = _LOG.error if alert else _LOG.warning
-            cursor = self._outbox.cursor
-            log("broker_lost", broker=broker, cause=str(cause), detail=error.detail, cursor=cursor)
+            log("broker_lost", broker=broker, **error.told, cursor=self._outbox.cursor)
         return cause
 
     def _progress(self) -> None:
@@ -493,6 +492,7 @@ class Publisher:
         self._wake.set()
 
     def _status(self, state: Literal["online", "offline"]) -> bytes:
-        status = self._node.status(state, self._clock.stamp().utc_ns, self._mqtt.keepalive_s)
+        lost, now_ns = self._lost_by_cause[Cause.TAKEN_OVER], self._clock.stamp().utc_ns
+        status = self._node.status(state, now_ns, self._mqtt.keepalive_s, lost)
         self._memory.said(status, self._outbox.position)
         return status

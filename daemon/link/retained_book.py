@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-import structlog
-
 from dollyd.daemon.link.retained import Retained
+from dollyd.daemon.logger import Logger
 from dollyd.wire.topics import check_name
 
 _MAX_BYTES = 1 << 20
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class RetainedBook:

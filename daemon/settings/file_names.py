@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from dollyd.daemon.sections import Configuration
+from dollyd.daemon.settings.sections import Configuration
 from dollyd.wire.errors import ConfigError
 
 TO_READ = {

@@ -16,11 +16,13 @@ import msgspec
 
 from dollyd.daemon.core.games import GAMES
 from dollyd.daemon.core.state import Bound, Setup
-from dollyd.daemon.currencies import CURRENCIES
-from dollyd.daemon.faults import Faults, choice, nearest
 from dollyd.daemon.host.secret_files import read_secret
-from dollyd.daemon.section_reader import read_section
-from dollyd.daemon.sections import (
+from dollyd.daemon.settings.currencies import CURRENCIES
+from dollyd.daemon.settings.faults import Faults, choice, nearest
+from dollyd.daemon.settings.file_names import TO_READ, beside, check_own_file, check_texts, named_files
+from dollyd.daemon.settings.gaming_day import GamingDay, gaming_day
+from dollyd.daemon.settings.section_reader import read_section
+from dollyd.daemon.settings.sections import (
     Configuration,
     DeskSection,
     DeviceSection,
@@ -31,8 +33,6 @@ from dollyd.daemon.sections import (
     StakesSection,
     TableSection,
 )
-from dollyd.daemon.settings.file_names import TO_READ, beside, check_own_file, check_texts, named_files
-from dollyd.daemon.settings.gaming_day import GamingDay, gaming_day
 from dollyd.daemon.settings.table_checks import check_option, check_proofs
 from dollyd.daemon.settings.table_rules import TableRules, Wanted, rules_of
 from dollyd.drivers import DRIVERS

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dollyd.daemon.core.state import Setup
-from dollyd.daemon.faults import unknown_key
+from dollyd.daemon.settings.faults import unknown_key
 from dollyd.drivers.spec import DriverSpec, Place, Proof
 from dollyd.wire.errors import ConfigError
 
 
 def check_option(file: str, key: str, driver: DriverSpec, value: object, period_ms: int) -> None:
     """Refuse an option that the driver has not, or a value that it may not have. Raises `ConfigError`."""
-    option = key.rpartition(".")[2]
-    if option not in driver.options:
-        raise ConfigError(file, key, "unknown option", unknown_key(option, driver.options))
-    if type(value) is not driver.options[option]:
-        remedy = f"give a value of type {driver.options[option].__name__}"
+    name = key.rpartition(".")[2]
+    option = driver.options.get(name)
+    if option is None:
+        raise ConfigError(file, key, "unknown option", unknown_key(name, driver.options))
+    if type(value) is not option.kind:
+        remedy = f"give a value of type {option.kind.__name__}"
         raise ConfigError(file, key, f"wrong type {type(value).__name__}", remedy)
-    allowed = driver.ranges.get(option)
-    if allowed is None or not isinstance(value, int):
+    if option.kind is not int or not isinstance(value, int):
         return
-    most, name = (allowed.most, "") if allowed.most is not None else (period_ms, ", the status period")
-    if not allowed.least <= value <= most:
-        remedy = f"give {allowed.least} to {most}{name}"
+    most, period = (option.most, "") if option.most is not None else (period_ms, ", the status period")
+    if not option.least <= value <= most:
+        remedy = f"give {option.least} to {most}{period}"
         raise ConfigError(file, key, f"{value} is out of range", remedy)
 
 

@@ -19,7 +19,7 @@ from dollyd.daemon.core.rulebook import (
     parse_profile,
     parse_rulebook,
 )
-from dollyd.daemon.faults import Faults, choice
+from dollyd.daemon.settings.faults import Faults, choice
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.files import cure, read_file
 from dollyd.wire.record import Named

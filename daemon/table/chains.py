@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from dollyd.daemon.journal.store import Journal, Tail
 from dollyd.daemon.journal.writer import Draft, Writer, chain_start
 from dollyd.daemon.keys.signing import Signer, load_signer
 from dollyd.daemon.keys.trust_file import read_trust
+from dollyd.daemon.logger import Logger
 from dollyd.daemon.settings.load import Settings
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.judgement import Claim, Verdict
@@ -30,7 +30,7 @@ from dollyd.wire.record import IncidentBody, KeyBody, Kind, Record, encode
 from dollyd.wire.stamp import Stamp, iso_utc
 from dollyd.wire.trust import Trust, newer
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

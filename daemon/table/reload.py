@@ -10,17 +10,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
-import structlog
-
 from dollyd.daemon.core.decision import setting
 from dollyd.daemon.journal.store import Journal
 from dollyd.daemon.journal.writer import Writer
+from dollyd.daemon.logger import Logger
 from dollyd.daemon.settings.load import Settings, TableSettings
 from dollyd.daemon.table.runner import TableRunner
 from dollyd.daemon.table.version_change import check_version_change
 from dollyd.wire.errors import ConfigError
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 Change: TypeAlias = TableSettings | None
 """What a table is to become; None: it goes."""

@@ -16,12 +16,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol, TypeVar
 
-import structlog
-
 from dollyd.daemon.core.budget import FORGIVEN_MS, PAUSE_MAX_MS, PAUSE_MS
 from dollyd.daemon.core.state import HOST_STALLED, TOO_FAST
 from dollyd.daemon.host.clock import Clock
 from dollyd.daemon.host.stall import OLD_MS, STALL_MS
+from dollyd.daemon.logger import Logger
 from dollyd.drivers.framing import AnyFrame, FrameDecoder
 from dollyd.drivers.transports.ports import DRIVER_ERROR, SETTINGS_CHANGED
 from dollyd.wire.errors import InvariantError, TransportError
@@ -209,7 +208,7 @@ class DeviceSession:
         self._held_ns = clock.stamp().mono_ns
         self._old_until_ns = 0
         self._noise = NoiseGuard()
-        self._log = structlog.get_logger().bind(device=name)
+        self._log = Logger(__name__).bind(device=name)
         self._logged = ("", "")
         self._logged_ns: dict[tuple[str, str], int] = {}
         self._open = False

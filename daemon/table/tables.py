@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 import msgspec
-import structlog
 
 from dollyd.daemon.core.events import TableClosed
 from dollyd.daemon.host.clock import Clock
@@ -17,6 +16,7 @@ from dollyd.daemon.journal.stream_source import Source
 from dollyd.daemon.journal.tail import BY_CONFIGURATION
 from dollyd.daemon.journal.writer import Writer
 from dollyd.daemon.link.publisher import Publisher
+from dollyd.daemon.logger import Logger
 from dollyd.daemon.settings.load import Settings, TableSettings
 from dollyd.daemon.table.chains import Keyring, start_chains
 from dollyd.daemon.table.engine import house
@@ -32,7 +32,7 @@ SHOW_AFTER_S = 0.01
 """How long displays wait behind the records of the same moment, which the writer signs meanwhile."""
 
 _READ = {*TOLD, Kind.SESSION}
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Tables:

@@ -30,12 +30,12 @@ from dollyd.daemon.core.events import (
     ReadingContradicted,
 )
 from dollyd.drivers.framing import AnyFrame, BadFrame
-from dollyd.drivers.spec import NOTHING, DeviceSetup, Order, Said, Status
+from dollyd.drivers.spec import NOTHING, DeviceSetup, Option, Order, Said, Status
 from dollyd.wire.stamp import NS_PER_MS, Stamp
 
-OPTIONS: dict[str, type] = {"repeat_ms": int}
 REPEAT_MS = 2_000
 """No wheel draws twice within this time: lines so close are of one draw."""
+OPTIONS = {"repeat_ms": Option("milliseconds within which lines are of one draw", REPEAT_MS, 100, 30_000)}
 
 _NUMBER = re.compile(rb" [0-9]|[1-3][0-9]|00")
 

@@ -11,7 +11,7 @@ from tests.support.tables import game_setup, rule_text
 from dollyd.daemon.core.games.money_wheel import MONEY_WHEEL, Layout, check, parse_layout
 from dollyd.daemon.core.games.spec import Drawn
 from dollyd.daemon.core.rulebook import RuleTextError
-from dollyd.daemon.faults import Faults
+from dollyd.daemon.settings.faults import Faults
 from dollyd.daemon.settings.table_rules import TableRules, Wanted, rules_of
 from dollyd.wire.errors import ConfigError
 

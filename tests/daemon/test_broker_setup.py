@@ -17,8 +17,8 @@ from dollyd.daemon.brokers.acl import ROLES
 from dollyd.daemon.cli import application
 from dollyd.daemon.link.from_settings import desk_settings, mqtt_settings
 from dollyd.daemon.link.mqtt import Cause, LinkError, MqttLink, MqttSettings
-from dollyd.daemon.sections import DeskSection
 from dollyd.daemon.settings.load import load
+from dollyd.daemon.settings.sections import DeskSection
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.topics import Topics
 

@@ -20,8 +20,8 @@ from dollyd.daemon.health.upkeep import Upkeep
 from dollyd.daemon.host.clock import Clock, Quality
 from dollyd.daemon.journal.store import Entry, Journal
 from dollyd.daemon.journal.writer import Draft, Writer, chain_start
-from dollyd.daemon.sections import JournalSection
 from dollyd.daemon.settings.load import Settings
+from dollyd.daemon.settings.sections import JournalSection
 from dollyd.daemon.table.tables import Tables
 from dollyd.wire.jws import parse_envelope
 from dollyd.wire.record import ClockBody, Kind, encode

@@ -19,7 +19,7 @@ from tests.support.simulated import SETUP, SimulatedTable, protocols
 from dollyd.daemon.core.events import ClockStepped
 from dollyd.daemon.health.upkeep import Upkeep
 from dollyd.daemon.host.clock import SystemClock
-from dollyd.daemon.sections import JournalSection
+from dollyd.daemon.settings.sections import JournalSection
 from dollyd.daemon.table.capture import rederive
 from dollyd.daemon.table.engine import Engine, Input, NewRecord, house
 from dollyd.simulators.clock import VirtualClock

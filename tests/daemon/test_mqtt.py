@@ -20,6 +20,7 @@ from tests.support.broker import Line, Mosquitto, free_port, listening, until
 
 from dollyd.daemon.link.address import Address, parse_broker
 from dollyd.daemon.link.mqtt import INBOX_MAX, Cause, LinkError, MqttLink, MqttSettings, Will
+from dollyd.daemon.link.mqtt_client import MqttClient
 
 
 @pytest.fixture
@@ -359,3 +360,22 @@ async def test_b27_an_inbox_that_nobody_reads_is_bounded_and_counted(broker: Mos
         async with link_to(broker) as link:
             await asyncio.gather(*(link.publish("a", b"x") for _ in range(INBOX_MAX + 200)))
             await until(lambda: reader.inbox_dropped == 200)
+
+
+async def test_a_socket_that_is_closed_before_its_turn_leaves_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A broker that refuses a certificate closes the line while the library still wants to read and write."""
+    client = MqttClient(
+        MqttSettings(("127.0.0.1:1",), "x"), Address("127.0.0.1", 1, tls=False), None, None,
+        keep_session=False, packet_max=1000,
+    )  # fmt: skip
+    line = socket.socket()
+    client._on_socket_open(client._client, None, line)
+    client._on_socket_register_write(client._client, None, line)
+    line.close()
+    client._on_socket_unregister_write(client._client, None, line)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await client.abort()
+    assert [one.getMessage() for one in caplog.records if one.name == "asyncio"] == []

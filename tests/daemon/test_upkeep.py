@@ -18,7 +18,7 @@ from tests.support.simulated import SETUP, SimulatedTable, protocols
 from dollyd.daemon.core.events import HostIncident, PlayHalted
 from dollyd.daemon.health.upkeep import Upkeep
 from dollyd.daemon.journal.audit import Audit
-from dollyd.daemon.sections import JournalSection
+from dollyd.daemon.settings.sections import JournalSection
 from dollyd.daemon.table.capture import rederive
 from dollyd.daemon.table.engine import Input, house
 from dollyd.simulators.clock import VirtualClock

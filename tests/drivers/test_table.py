@@ -32,7 +32,7 @@ def test_a_driver_stands_under_its_own_name() -> None:
 
 @each_driver
 def test_every_field_is_filled(driver: DriverSpec) -> None:
-    may_be_empty = {"options", "ranges", "serial", "usb", "expects"}
+    may_be_empty = {"options", "serial", "usb", "expects"}
     for field in fields(driver):
         assert field.name in may_be_empty or getattr(driver, field.name), field.name
     assert driver.serial or driver.usb, "there is a way to every device"
@@ -48,13 +48,13 @@ def test_roles_games_and_proofs_are_known(driver: DriverSpec) -> None:
 
 
 @each_driver
-def test_options_are_of_plain_types(driver: DriverSpec) -> None:
-    assert set(driver.options.values()) <= {bool, int, str}
-
-
-@each_driver
-def test_every_number_among_the_options_has_its_range(driver: DriverSpec) -> None:
-    assert set(driver.ranges) == {name for name, kind in driver.options.items() if kind is int}
+def test_options_are_explained_and_their_defaults_allowed(driver: DriverSpec) -> None:
+    for option in driver.options.values():
+        assert option.meaning
+        assert option.kind in {bool, int}
+        if option.kind is int and option.default is not None:
+            assert option.most is not None
+            assert option.least <= option.default <= option.most
 
 
 @each_place

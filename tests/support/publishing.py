@@ -79,9 +79,10 @@ def make(
     session: int = 1,
     republish: int = 50,
     on_held: Callable[[str, str], None] = lambda _table, _text: None,
+    backoff: Backoff = QUICK,
 ) -> Publisher:
     node = Node("node-1", "1.2.3", session)
-    return Publisher(mqtt, TOPICS, node, journal, SystemClock(), Random(7), QUICK, republish, on_held)
+    return Publisher(mqtt, TOPICS, node, journal, SystemClock(), Random(7), backoff, republish, on_held)
 
 
 @asynccontextmanager

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tools import mistakes
 from tools.schemas import bets
 from tools.schemas.asyncapi import document
+from tools.schemas.configuration import page, schema
 from tools.schemas.payloads import schemas
 from tools.schemas.vectors import vectors
 from tools.schemas.wire_format import put, rendered
@@ -20,6 +22,7 @@ from dollyd.daemon.brokers.site_setup import Node, Site, site_acl
 ROOT = Path(__file__).resolve().parents[2]
 WIRE_FORMAT = ROOT / "docs" / "wire-format.md"
 SETTLEMENT = ROOT / "docs" / "settlement.md"
+CONFIGURATION = ROOT / "docs" / "configuration.md"
 FOLDERS = (ROOT / "config" / "schemas", ROOT / "docs" / "vectors")
 """Everything in them is generated."""
 HOUSE = Site(
@@ -34,6 +37,9 @@ HOUSE = Site(
 def generated() -> dict[Path, bytes]:
     """Every generated file and its bytes; of docs/wire-format.md a part is generated."""
     files = {FOLDERS[0] / f"{name}.json": _json(schema) for name, schema in schemas().items()}
+    files[FOLDERS[0] / "config.json"] = _json(schema())
+    files[CONFIGURATION] = page().encode()
+    files[ROOT / "docs" / "mistakes.md"] = mistakes.page().encode()
     files |= {FOLDERS[1] / name: data for name, data in vectors().items()}
     files[WIRE_FORMAT] = rendered(WIRE_FORMAT.read_text("utf-8")).encode()
     files[SETTLEMENT] = put(SETTLEMENT.read_text("utf-8"), {"bets": bets.told()}).encode()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import re
-import textwrap
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -18,6 +15,7 @@ from tools.schemas.evening import example_outcome, whole_evening
 from tools.schemas.payloads import PLAIN, SIGNED, record_name
 
 from dollyd.daemon.core.games import GAMES
+from dollyd.daemon.settings.reference import members_told
 from dollyd.wire.jws import parse_envelope
 from dollyd.wire.record import BODIES, Kind, Record
 from dollyd.wire.topics import Topics
@@ -109,7 +107,7 @@ def _sections(structs: dict[str, type]) -> str:
 def _members(title: str, struct: type) -> str:
     """One struct: what it is, and a table of its members."""
     schema = _schema_of(struct)
-    told = dict(_told(struct))
+    told = members_told(struct)
     fields = {field.encode_name: field.name for field in _info(struct).fields}
     lines = [f"#### {title}", "", inspect.cleandoc(struct.__doc__ or ""), ""] if title else []
     lines += ["| member | type | meaning |", "|---|---|---|"]
@@ -117,7 +115,7 @@ def _members(title: str, struct: type) -> str:
     for name, declared in schema["properties"].items():
         member = {"enum": list(known[name])} if name in known else declared
         optional = "" if name in schema["required"] else ", may be missing"
-        meaning = " ".join(told.get(fields[name], "").split())
+        meaning = told.get(fields[name], "")
         lines.append(f"| `{name}` | {_type(member)}{optional} | {meaning} |")
     return "\n".join(lines)
 
@@ -145,19 +143,6 @@ def _type(schema: dict[str, Any]) -> str:
         case {"type": word}:
             return _WORDS.get(str(word), str(word))
     return "its body" if not schema else "anything"
-
-
-def _told(struct: type) -> Iterator[tuple[str, str]]:
-    """What is written under the members of a class, and of those that it is made of."""
-    for one in reversed(struct.__mro__):
-        if not one.__module__.startswith("dollyd"):
-            continue
-        (node,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
-        body = node.body if isinstance(node, ast.ClassDef) else []
-        for member, text in pairwise(body):
-            match member, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
-                    yield name, said
 
 
 def _inner(structs: Iterable[type]) -> dict[str, type]:

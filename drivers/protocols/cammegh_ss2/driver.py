@@ -60,14 +60,26 @@ from dollyd.drivers.protocols.cammegh_ss2.lines import (
     said_of_itself,
 )
 from dollyd.drivers.protocols.cammegh_ss2.read import LastRead, LeftAt
-from dollyd.drivers.spec import NOTHING, DeviceSetup, Order, Said, Status
+from dollyd.drivers.spec import NOTHING, DeviceSetup, Option, Order, Said, Status
 from dollyd.wire.stamp import NS_PER_MS, Stamp
 
-OPTIONS: dict[str, type] = {"polled": bool, "poll_ms": int, "rotor_rpm_x10_max": int, "three_lines": bool}
 POLL_MS_MIN = 100
 """Closest that two polls may come (section 3)."""
 ROTOR_RPM_X10_MAX = 300
 """Faster after no more bets is a runaway; games play at 14 to 20 rpm (section 11)."""
+OPTIONS = {
+    "polled": Option("whether the wheel must be asked for its status: its mode lacks bit 128", False),
+    "poll_ms": Option("milliseconds between two polls", None, POLL_MS_MIN),
+    "rotor_rpm_x10_max": Option(
+        "tenths of rpm; a rotor that is faster after no more bets has run away: the round is unresolved",
+        ROTOR_RPM_X10_MAX,
+        100,
+        999,
+    ),
+    "three_lines": Option(
+        "whether a number rests on three lines, not two: for ports 2 and 3, and for a long cable", False
+    ),
+}
 
 _STALE_PERIODS = 3
 _REPLY_WAIT_PERIODS = 4

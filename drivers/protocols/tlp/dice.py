@@ -17,10 +17,14 @@ from dollyd.drivers.protocols.tlp.device import mask_of, whole_of
 from dollyd.drivers.protocols.tlp.game import AT_REST, MOVING, PLACE_BETS, FlagTable, Kind
 from dollyd.drivers.protocols.tlp.games import TlpGames
 from dollyd.drivers.protocols.tlp.sentence import Sentence
-from dollyd.drivers.spec import DeviceSetup
+from dollyd.drivers.spec import DeviceSetup, Option
 
-OPTIONS: dict[str, type] = {"confidence_min_x100": int}
 CONFIDENCE_MIN_X100 = 90
+OPTIONS = {
+    "confidence_min_x100": Option(
+        "a dice camera: hundredths; a reading of which it is less sure is none", CONFIDENCE_MIN_X100, 1, 100
+    )
+}
 
 _WRONG_COUNT, _NOT_AT_REST, _COVERED, _FROZEN = 0x04, 0x08, 0x10, 0x20
 _NOT_SHAKEN, _APART = 0x80, 0x200

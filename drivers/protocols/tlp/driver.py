@@ -13,7 +13,7 @@ from dollyd.drivers.protocols.tlp.odds_box import OddsBoxProtocol
 from dollyd.drivers.protocols.tlp.wheel import WheelProtocol
 from dollyd.drivers.spec import DeviceProtocol, DeviceSetup
 
-OPTIONS: dict[str, type] = tlp_dice.OPTIONS
+OPTIONS = tlp_dice.OPTIONS
 
 
 def _wheel(setup: DeviceSetup) -> DeviceProtocol:

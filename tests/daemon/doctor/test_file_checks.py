@@ -41,7 +41,7 @@ def closed_folder(bench: Bench) -> None:
     lines = (
         f'{key} = "{bench.home}/box1.{end}"\n' for key, end in (("cert_file", "crt"), ("key_file", "key"))
     )
-    bench.configure(("[signing]", f"[mqtt]\n{''.join(lines)}[signing]"))
+    bench.configure(("[signing]", f"[mqtt]\nbrokers = ['mqtts://here']\n{''.join(lines)}[signing]"))
     for name in ("box1.crt", "box1.key"):
         (bench.home / "tls").mkdir(exist_ok=True)
         (bench.home / name).rename(bench.home / "tls" / name)

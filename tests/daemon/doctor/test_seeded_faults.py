@@ -218,7 +218,7 @@ def certificate(bench: Bench, ahead_ns: int, hours: float = 24 * 365) -> None:
     authority.issue("box1", hours)
     bench.give_to_service(bench.home / "box1.key")
     files = f'cert_file = "{bench.home}/box1.crt"\nkey_file = "{bench.home}/box1.key"\n'
-    bench.configure(("[signing]", f"[mqtt]\n{files}[signing]"))
+    bench.configure(("[signing]", f"[mqtt]\nbrokers = ['mqtts://here']\n{files}[signing]"))
     bench.clock.step_utc(ahead_ns)
 
 
@@ -369,7 +369,7 @@ def test_a_key_that_the_site_trusts_is_good(bench: Bench) -> None:
 
 def test_a_certificate_that_is_none_is_named(bench: Bench) -> None:
     no_certificate(bench)
-    assert bench.found() == {"cert-unreadable", "cert-key"}
+    assert bench.found() == {"cert-unreadable"}
 
 
 def test_a_port_that_the_daemon_holds_and_no_broker_tells_of(bench: Bench) -> None:

@@ -20,7 +20,7 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True):
 class JournalSection(Section, frozen=True):
     """Where the journal lies, how much of raw captures it keeps, and how often it is summed up."""
 
-    path: str
+    path: Annotated[str, Meta(examples=["/var/lib/dollyd/journal.db"])]
     """The file with every record of this node, on a local disk; made at the first start."""
     captures_max_mb: Positive = 500
     """Raw captures beyond this many megabytes go, the oldest first; records are never dropped for it."""
@@ -28,7 +28,7 @@ class JournalSection(Section, frozen=True):
     """With fewer megabytes free on the journal's disk, raw captures are no longer kept."""
     floor_mb: NotNegative = 50
     """With fewer megabytes free, no new round is opened; the rest is for the rounds in progress."""
-    keep_days: Positive | None = None
+    keep_days: Annotated[Positive | None, Meta(examples=[365])] = None
     """Records older than so many days go, once sealed, exported and acknowledged; without it none do."""
     checkpoint_every_s: Positive = 3600
     """Seconds after which a chain with new records gets a checkpoint; and at the close of its table."""
@@ -39,7 +39,7 @@ class JournalSection(Section, frozen=True):
 class SigningSection(Section, frozen=True):
     """The node's private key, a PEM file that only its owner may read, and whom the site trusts."""
 
-    key: str
+    key: Annotated[str, Meta(examples=["/etc/dollyd/signing.pem"])]
     """The node's private key; `dollyd keys new` makes it. Nobody but its owner may read it."""
     next_key: str = ""
     """The key that takes over at a start or SIGHUP, announced by `key`; afterwards it becomes `key`."""
@@ -113,21 +113,21 @@ class GamingDaySection(Section, frozen=True):
 class DeviceSection(Section, frozen=True):
     """One device at a table."""
 
-    driver: str
+    driver: Annotated[str, Meta(examples=["cammegh-ss2"])]
     """What it speaks: one of the drivers below."""
-    role: str
+    role: Annotated[str, Meta(examples=["wheel"])]
     """What it is at this table: a role that its driver has for this game."""
-    port: str
+    port: Annotated[str, Meta(examples=["/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A50285BI-if00-port0"])]
     """`/dev/serial/by-id/...`, which stays when a plug is moved, or `usb:VID:PID:serial=...`."""
-    baud: Positive | None = None
+    baud: Annotated[Positive | None, Meta(examples=[9600])] = None
     """Speed of the serial line, in Bd; that of the driver unless set."""
-    dtr: bool | None = None
+    dtr: Annotated[bool | None, Meta(examples=[True])] = None
     """Level of the line's DTR while it is open; left to the kernel unless set."""
-    rts: bool | None = None
+    rts: Annotated[bool | None, Meta(examples=[True])] = None
     """Level of the line's RTS while it is open; left to the kernel unless set."""
-    status_period_ms: Positive | None = None
+    status_period_ms: Annotated[Positive | None, Meta(examples=[500])] = None
     """How often the device speaks by itself, in milliseconds; that of the driver unless set."""
-    silence_ms: Positive | None = None
+    silence_ms: Annotated[Positive | None, Meta(examples=[2000])] = None
     """Milliseconds of silence inside a draw that are a gap in the evidence; 4 periods unless set."""
     options: dict[str, Any] = {}
     """What its driver can be told: see the drivers below."""
@@ -142,24 +142,24 @@ class DeviceSection(Section, frozen=True):
 class StakesSection(Section, frozen=True):
     """Limits on the table's sign, integer minor units of `currency`."""
 
-    minimum: NotNegative
+    minimum: Annotated[NotNegative, Meta(examples=[100])]
     """The smallest stake, in minor units (cents)."""
-    maximum: NotNegative
+    maximum: Annotated[NotNegative, Meta(examples=[100_000])]
     """The largest stake, in minor units."""
-    currency: str
+    currency: Annotated[str, Meta(examples=["EUR"])]
     """Three letters of ISO 4217, e.g. `EUR`."""
 
 
 class TableSection(Section, frozen=True):
     """One gaming table."""
 
-    game: str
+    game: Annotated[str, Meta(examples=["roulette"])]
     """What is played at it."""
-    variant: str
+    variant: Annotated[str, Meta(examples=["A"])]
     """The variant of the game, as its rulebook names it."""
-    rulebook: str
+    rulebook: Annotated[str, Meta(examples=["fi-ray-2013-roulette"])]
     """The game's rules: a name that is shipped, or the path of a .toml of your own."""
-    profile: str
+    profile: Annotated[str, Meta(examples=["fi-ray-2013"])]
     """What the jurisdiction asks of a round: a name that is shipped, or the path of a .toml of your own."""
     stakes: StakesSection
     devices: dict[str, DeviceSection]
@@ -182,9 +182,9 @@ class TableSection(Section, frozen=True):
 class Configuration(Section, frozen=True):
     """The whole file."""
 
-    site: str
+    site: Annotated[str, Meta(examples=["helsinki-1"])]
     """Name of the site: 1 to 40 of a-z, 0-9 and -, for it stands in MQTT topics."""
-    node: str
+    node: Annotated[str, Meta(examples=["pit3-box1"])]
     """Name of this box, one of its own within the site; made of the same letters."""
     journal: JournalSection
     signing: SigningSection

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields
 
-from dollyd.daemon.faults import Faults, unknown_key
+from dollyd.daemon.settings.faults import Faults, unknown_key
 
 S = TypeVar("S", bound=Struct)
 
@@ -34,16 +34,23 @@ def read_section(tree: Any, kind: type[S], key: str, faults: Faults) -> S:
     return kind(**values)
 
 
+def section_in(kind: Any) -> tuple[type[Struct] | None, bool]:
+    """The section that a key of this type holds, None for a value; and whether it holds several, by name."""
+    by_name = get_origin(kind) is dict
+    inner = get_args(kind)[1] if by_name else kind
+    is_section = isinstance(inner, type) and issubclass(inner, Struct)
+    return (inner if is_section else None), by_name
+
+
 def _value(value: Any, field: FieldInfo, place: str, faults: Faults) -> Any:
-    if _is_section(field.type):
-        return read_section(value, field.type, place, faults)
-    if get_origin(field.type) is dict and _is_section(inner := get_args(field.type)[1]):
-        if isinstance(value, dict):
-            return {
-                below: read_section(one, inner, _below(place, below), faults) for below, one in value.items()
-            }
-        faults.add(place, f"{_named(value)} where sections should be", f"write them as [{place}.NAME]")
-        return {}
+    inner, by_name = section_in(field.type)
+    if inner is not None and not by_name:
+        return read_section(value, inner, place, faults)
+    if inner is not None:
+        if not isinstance(value, dict):
+            faults.add(place, f"{_named(value)} where sections should be", f"write them as [{place}.NAME]")
+            return {}
+        return {name: read_section(one, inner, _below(place, name), faults) for name, one in value.items()}
     try:
         return msgspec.convert(value, field.type)
     except msgspec.ValidationError as error:
@@ -56,19 +63,16 @@ def _default(field: FieldInfo) -> Any:
     if not field.required:
         no_factory = field.default_factory is msgspec.NODEFAULT
         return field.default if no_factory else cast("Any", field.default_factory)()
-    if _is_section(field.type):
-        return _empty(field.type)
-    empty: tuple[tuple[type, Any], ...] = ((dict, {}), (str, ""), (int, 0))
-    return next(value for kind, value in empty if kind in {field.type, get_origin(field.type)} or kind is int)
+    inner, by_name = section_in(field.type)
+    if inner is not None and not by_name:
+        return _empty(inner)
+    empty: dict[Any, Any] = {dict: {}, str: "", int: 0}
+    return empty[getattr(field.type, "__origin__", field.type)]  # of `Annotated` too
 
 
 def _empty(kind: type[S]) -> S:
     """A section in the place of one that is not there: nobody uses it, for its fault is told."""
     return kind(**{field.name: _default(field) for field in fields(kind)})
-
-
-def _is_section(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Struct)
 
 
 def _below(key: str, name: str) -> str:
