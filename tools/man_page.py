@@ -19,6 +19,8 @@ EXIT_STATUS = (
         "Something is wrong; for the daemon: a promise could not be kept. systemd restarts it.",
     ),
     ("2", "The command line is wrong."),
+    ("3", "Consistent, but no key to trust was given (verify, show, settle)."),
+    ("4", "Derived again, but for what a key proves that is in no evidence file (replay)."),
     (
         "78",
         "The configuration is wrong: one line with file, key, remedy. systemd does not try again.",
