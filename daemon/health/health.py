@@ -134,9 +134,7 @@ def node_health(watched: Watched) -> NodeHealth:
         time=iso_utc(now.utc_ns),
         clock=_clock(watched.clock, watched.upkeep),
         loop=LoopHealth(lag_ms=watched.upkeep.loop_lag_ms, lag_max_ms=watched.upkeep.loop_lag_max_ms),
-        memory=MemoryHealth(
-            resident_kib=memory_kib(), peak_kib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        ),
+        memory=_memory(),
         writer=_writer(watched.writer, watched.journal, watched.writer.oldest_ms(now)),
         journal=_journal(watched.journal, watched.auditor.last),
         publisher=publisher,
@@ -168,6 +166,13 @@ def memory_kib() -> int:
     """Resident memory of this process now."""
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return pages * resource.getpagesize() // 1024
+
+
+def _memory() -> MemoryHealth:
+    """The kernel counts the two in different ways, and the peak lags: it is never below what there is now."""
+    resident_kib = memory_kib()
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return MemoryHealth(resident_kib=resident_kib, peak_kib=max(peak_kib, resident_kib))
 
 
 def _clock(clock: Clock, upkeep: Upkeep) -> ClockHealth:

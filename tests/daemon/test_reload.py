@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 from tests.support.broker import until
 
 from dollyd.daemon.table import reload
@@ -50,18 +51,19 @@ async def settled(changes: TableChanges) -> None:
 
 
 async def test_t63_a_change_waits_for_the_round_its_records_and_imprisoned_stakes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     floor = Floor(monkeypatch)
-    task = asyncio.create_task(floor.changes.run())
-    floor.changes.want(cast("Any", {"r1": "new"}))
-    await settled(floor.changes)
-    floor.round = None
-    await settled(floor.changes)
-    floor.unwritten = False
-    await settled(floor.changes)
+    with capture_logs() as logs:
+        task = asyncio.create_task(floor.changes.run())
+        floor.changes.want(cast("Any", {"r1": "new"}))
+        await settled(floor.changes)
+        floor.round = None
+        await settled(floor.changes)
+        floor.unwritten = False
+        await settled(floor.changes)
     assert (floor.changes.waiting, floor.changed) == (["r1"], [])
-    assert capsys.readouterr().out.count("reload_waits") == 1
+    assert [one["event"] for one in logs].count("reload_waits") == 1
     floor.imprisoned = False
     await settled(floor.changes)
     await until(lambda: floor.changed == ["r1 new"])
