@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import yaml
@@ -9,7 +10,9 @@ from tests.packaging.test_schemas import ASYNCAPI, problems
 from tests.support.broker import until
 from tests.support.daemon import NODE, TOPICS, Consumer, Daemon
 from tests.support.simulated_table import SimulatedTable, playing
+from typer.testing import CliRunner
 
+from dollyd.daemon.cli import application
 from dollyd.wire.jws import parse_envelope
 
 CHANNELS = yaml.safe_load(ASYNCAPI.read_text("ascii"))["channels"]
@@ -33,9 +36,17 @@ def unfit(topic: str, payload: bytes) -> list[str]:
 
 
 async def test_what_is_published_fits(table: SimulatedTable, daemon: Daemon, consumer: Consumer) -> None:
+    """And `dollyd status` puts it in words."""
     await playing(table, consumer, 2)
-    table.end_play()
     await until(lambda: bool(consumer.latest(TOPICS.node_health(NODE))))
+    installed = daemon.installation
+    words = ["status", "--config", str(installed.config), "--keys", str(installed.jwks)]
+    said = await asyncio.to_thread(CliRunner().invoke, application, words)
+    assert "last: result of round " in said.output, said.output
+    assert "(signature checked)" in said.output
+    assert "nobody knows" not in said.output
+    assert "STALE" not in said.output
+    table.end_play()
     assert await daemon.stop() == 0
     heard = [message for message in consumer.listener.heard if message.payload]
     wrong = {(message.topic, *unfit(message.topic, message.payload)) for message in heard}
