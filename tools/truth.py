@@ -6,7 +6,7 @@ Every game that came to its end is a result, or the journal says why not:
     void: RULE           its round was unresolved by this rule (mostly `restart-in-mid-round`), then void
     gap: no round open   named or counted in a `gap` record: joined in mid-game, or the table was blocked
     gap: daemon down     it ended between the last game told before a kill and the `gap` record after it
-    wheel lost           it ended between the incidents `device-lost` and `device-back`
+    wheel lost           it ended between the last game told before the incident `device-lost`, and `device-back`
     port not open        it ended before the daemon, just started, had opened the port
 """
 
@@ -161,7 +161,8 @@ class _Explained:
 
     def _read_incident(self, incident: Kept) -> None:
         if incident.body["what"] == "device-lost":
-            self._lost_ns = incident.mono_ns
+            # A connection may have been dead for long; a gap behind it names games of the next one.
+            self._lost_ns = min(incident.mono_ns, self._told_ns)
         elif incident.body["what"] == "device-ready" and self._started_ns:
             self._nobody_heard(self._started_ns, incident.mono_ns, "started, wheel not yet heard")
             self._started_ns = 0

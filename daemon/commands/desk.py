@@ -145,7 +145,8 @@ class CommandDesk:
         self._refusals.sum_up()
 
     def written(self) -> None:
-        """Records are durable."""
+        """Records are durable: no order is judged by an earlier time than theirs."""
+        self._moment.look()
         self._wrote.set()
 
     def snapshot(self) -> dict[str, Any]:

@@ -34,6 +34,10 @@ class Moment:
         """Whether somebody vouches for the clock now."""
         return self._clock.quality().synchronised
 
+    def look(self) -> None:
+        """Take note of the time, whenever there are new records."""
+        self.utc()
+
     def utc(self, later_ns: int = 0) -> str:
         """What time it is, or will be."""
         now = self._clock.stamp()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dollyd.wire.record import Kind
+from dollyd.wire.stamp import NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,14 @@ def _gap(body: Mapping[str, Any]) -> dict[str, str | int]:
     return {"why": body["cause"], "games": body["count"]}
 
 
+def _clock(body: Mapping[str, Any]) -> dict[str, str | int]:
+    told: dict[str, str | int] = {"step_ms": body["step_ns"] // NS_PER_MS, "why": body.get("cause", "")}
+    if "synchronised" in body:
+        told["synchronised"] = str(body["synchronised"]).lower()
+    dates = {name: body.get(name, "") for name in ("gaming_date", "gaming_date_before")}
+    return told | dates
+
+
 _ABOUT: dict[str, Callable[[Mapping[str, Any]], dict[str, str | int]]] = {
     Kind.RESULT: _result,
     Kind.VOID: _void,
@@ -106,6 +115,7 @@ _ABOUT: dict[str, Callable[[Mapping[str, Any]], dict[str, str | int]]] = {
     Kind.UNRESOLVED: _unresolved,
     Kind.INCIDENT: _incident,
     Kind.GAP: _gap,
+    Kind.CLOCK: _clock,
 }
 TOLD = frozenset(_ABOUT)
 """Kinds that are worth a line."""

@@ -183,6 +183,7 @@ class TableRunner:
             look=self._look,
             held=self._held,
             patience_ms=patience_ms(device),
+            table=self.name,
         )
 
     def reconfigure(self, settings: TableSettings) -> tuple[list[str], list[str]]:

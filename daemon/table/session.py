@@ -190,10 +190,11 @@ class DeviceSession:
         look: Callable[[], None] = lambda: None,
         held: bool = False,
         patience_ms: int = 0,
+        table: str = "",
     ) -> None:
         """`look` is called before anything is read: see `StallWatch`. `held`: as after `hold`.
 
-        `patience_ms`: see `Patience`.
+        `patience_ms`: see `Patience`. `table`: whose device it is, for the log.
         """
         self.cause = ""
         self.counters: Counter[str] = Counter()
@@ -208,7 +209,7 @@ class DeviceSession:
         self._held_ns = clock.stamp().mono_ns
         self._old_until_ns = 0
         self._noise = NoiseGuard()
-        self._log = Logger(__name__).bind(device=name)
+        self._log = Logger(__name__).bind(**{"table": table} if table else {}, device=name)
         self._logged = ("", "")
         self._logged_ns: dict[tuple[str, str], int] = {}
         self._open = False

@@ -106,6 +106,11 @@ def test_f2_a_wheel_that_plays_on_or_was_switched_off_is_the_same(
     assert back_with(counter, pocket, after_ms, at).of(DeviceChanged) == []
 
 
+def test_f2_the_silence_before_a_dead_connection_is_given_up_counts() -> None:
+    ear = Ear().open().hear(status(6, 3, "8")).quiet(60_000).lose().quiet(700).open()
+    assert ear.hear(status(6, 8, "20"), status(6, 8, "20")).of(DeviceChanged) == []
+
+
 def test_f2_one_damaged_line_is_no_other_wheel() -> None:
     ear = Ear().open().hear(status(6, 3, "8")).lose().quiet(700).open()
     assert ear.hear(status(6, 131, "8"), status(6, 3, "8"), status(6, 3, "8")).of(DeviceChanged) == []

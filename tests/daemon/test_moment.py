@@ -54,6 +54,13 @@ async def test_f7_a_clock_that_goes_back_while_the_node_runs_makes_no_order_good
     assert why(await bench.give(DEALER.sign(order("void", bench.now(-15))))) == "late"
 
 
+async def test_f7_records_of_a_nodes_first_evening_count_before_its_first_order(bench: Bench) -> None:
+    expired = DEALER.sign(order("void", bench.now(-90)))
+    bench.desk.written()
+    bench.clock.step_utc(-75 * NS_PER_S)
+    assert why(await bench.give(expired)) == "late"
+
+
 async def test_f7_a_record_of_an_unsynchronised_clock_is_no_evidence(bench: Bench) -> None:
     """It may be years ahead: no order would be good until then."""
     journaled(bench, "2099-01-01T00:00:00.000000000Z", synchronised=False)

@@ -57,6 +57,14 @@ def test_a_correction_says_what_counts_and_what_did() -> None:
     assert (said["outcome"], said["corrects"]) == ("void by declared, not 15 black", 58)
 
 
+def test_a_clock_says_how_far_it_moved_and_whether_somebody_vouches_for_it() -> None:
+    dates = {"gaming_date": "2026-12-01", "gaming_date_before": "2026-11-30"}
+    said = fields("clock", step_ns=108_000_000_000_000, cause="restart", **dates)
+    assert said == {"table": "r1", "round": 12, "step_ms": 108_000_000, "why": "restart", **dates}
+    said = fields("clock", step_ns=0, synchronised=False)
+    assert said == {"table": "r1", "round": 12, "step_ms": 0, "synchronised": "false"}
+
+
 def test_an_unresolved_round_is_a_warning_with_the_next_command() -> None:
     said = fields("unresolved", rule="device-lost", text="the wheel is gone")
     assert (said["rule"], said["why"]) == ("device-lost", "the wheel is gone")

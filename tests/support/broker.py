@@ -220,11 +220,13 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Line:
     """A TCP line to the broker that can be made deaf: open, and carrying nothing (no RST, no FIN).
 
-    A kind of line says in `carriers` what carries its bytes; all that it opened is closed at its end.
+    It leads to `far_port` where the broker listens on another one, too. A kind of line says in `carriers`
+    what carries its bytes; all that it opened is closed at its end.
     """
 
-    def __init__(self, broker: Mosquitto) -> None:
+    def __init__(self, broker: Mosquitto, far_port: int = 0) -> None:
         self.port = 0
+        self._far_port = far_port or broker.port
         self.open = asyncio.Event()
         self.open.set()
         self._broker = broker
@@ -264,7 +266,7 @@ class Line:
         try:
             await self.open.wait()
             with suppress(OSError):
-                far, far_out = await asyncio.open_connection(self._broker.host, self._broker.port)
+                far, far_out = await asyncio.open_connection(self._broker.host, self._far_port)
                 opened.append(far_out)
                 carriers += map(asyncio.create_task, self.carriers((near, near_out), (far, far_out)))
                 await asyncio.wait(carriers)

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from tests.support.broker import Listener
 
@@ -172,8 +172,8 @@ class Daemon:
     def start(self) -> None:
         """Start it; see `started`."""
         assert self._process is None, "one at a time"
-        with self._log.open("ab") as log:
-            self._log_start = log.tell()
+        with self._output() as log:
+            self._log_start = self._log.stat().st_size
             self._process = subprocess.Popen(
                 [sys.executable, *self._program, "run", "--config", str(self.installation.config)],
                 stdout=log,
@@ -181,6 +181,10 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 env=self._environment,
             )
+
+    def _output(self) -> BinaryIO:
+        """Where it writes."""
+        return self._log.open("ab")
 
     async def started(self) -> None:
         """Wait until this run has logged that it started."""

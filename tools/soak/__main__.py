@@ -174,7 +174,7 @@ async def soak(arguments: argparse.Namespace, directory: Path) -> str:
         journaled, reasons = Journaled(), Counter[str]()
         try:
             await run.run()
-            journaled = read_journal(house)
+            journaled = read_journal(house.journal)
             reasons = judge(house, journaled, tables, consumer)
         except* (SoakError, AssertionError) as group:
             failure = str(first_of(group)) or "it did not come true in time"

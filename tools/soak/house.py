@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,17 +72,27 @@ _QUICK = replace(
 class PlayedTable:
     """A table at work; its wheel is dark until `play`. It knows the truth, and when nobody could hear it."""
 
-    def __init__(self, directory: Path, name: str, driver: str, variant: str, seed: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        driver: str,
+        variant: str,
+        seed: int,
+        periods_ms: Mapping[str, int] = PERIOD_MS,
+    ) -> None:
         self.name = name
+        self.driver = driver
         self._clock = SystemClock()
         now_ns = self._clock.stamp().mono_ns
         rng = Random(f"{name} {seed}")
-        self._wheel = _ss2(rng, now_ns) if driver == SS2 else _tlp(rng, now_ns)
+        period_ms = periods_ms[driver]
+        self._wheel = _ss2(rng, now_ns, period_ms) if driver == SS2 else _tlp(rng, now_ns, period_ms)
         self._wheel.power_off(now_ns)
         self._box: OddsBox | None = None
         self.ports = {"wheel": PtyLink(directory / f"{name}-wheel")}
-        wheel_line = Line(Random(f"line {name} {seed}"))
-        self._wheel_device = Device(self._wheel, self.ports["wheel"], self._clock, wheel_line)
+        self.wheel_line = Line(Random(f"line {name} {seed}"))
+        self._wheel_device = Device(self._wheel, self.ports["wheel"], self._clock, self.wheel_line)
         self._wheel_device.observe = self._look
         self._devices = [self._wheel_device]
         if variant == "B":
@@ -147,6 +157,10 @@ class PlayedTable:
         self._wheel.power_on(self._clock.stamp().mono_ns)
         self._wheel_device.wake()
 
+    def spoil(self, fault: str) -> None:
+        """Have the wheel show a fault once, in its next game; see `simulators.faults`."""
+        self._wheel.faults.set(fault)
+
     def end_play(self) -> None:
         """No power: dark at once."""
         self._wheel.power_off(self._clock.stamp().mono_ns)
@@ -161,13 +175,13 @@ class PlayedTable:
             self._absent_ns.append((now_ns, now_ns))
 
 
-def _ss2(rng: Random, now_ns: int) -> Ss2Wheel:
-    options = Ss2Options(period_ms=PERIOD_MS[SS2], games_per_hour=100_000, lengths=_QUICK)
+def _ss2(rng: Random, now_ns: int, period_ms: int) -> Ss2Wheel:
+    options = Ss2Options(period_ms=period_ms, games_per_hour=100_000, lengths=_QUICK)
     return Ss2Wheel(options, rng, now_ns)
 
 
-def _tlp(rng: Random, now_ns: int) -> TlpWheel:
-    return TlpWheel(WheelOptions(period_ms=PERIOD_MS[TLP]), rng, now_ns)
+def _tlp(rng: Random, now_ns: int, period_ms: int) -> TlpWheel:
+    return TlpWheel(WheelOptions(period_ms=period_ms), rng, now_ns)
 
 
 @dataclass(slots=True)
@@ -181,7 +195,14 @@ class Keys:
 class House(Installation):
     """The node's directory, with the journal on a disk of its own where there is one."""
 
-    def __init__(self, directory: Path, broker: str, disk: Path | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        broker: str,
+        disk: Path | None,
+        tables: Mapping[str, tuple[str, str]] = TABLES,
+        expected_ms: Mapping[str, int] = EXPECTED_PERIOD_MS,
+    ) -> None:
         super().__init__(directory, broker, ())
         self.keys = Keys(self.signing_key)
         before = f'[journal]\npath = "{self.journal}"\n'
@@ -191,7 +212,7 @@ class House(Installation):
         self.reconfigure(before, f'[journal]\npath = "{self.journal}"\n{limits}')
         self.reconfigure("[mqtt]\n", "[mqtt]\nkeepalive_s = 4\n")
         with self.config.open("a") as config:
-            for table, (driver, variant) in TABLES.items():
+            for table, (driver, variant) in tables.items():
                 text = TABLE + (ODDS_BOX if variant == "B" else "")
                 config.write(
                     text.format(
@@ -199,7 +220,7 @@ class House(Installation):
                         driver=driver,
                         variant=variant,
                         directory=directory,
-                        period_ms=EXPECTED_PERIOD_MS[driver],
+                        period_ms=expected_ms[driver],
                     )
                 )
 
@@ -219,7 +240,7 @@ class House(Installation):
         return f'key = "{self.keys.key}"\n{following}'
 
 
-def count_journaled(house: House) -> int:
+def count_journaled(house: Installation) -> int:
     """How many records the journal holds now."""
     with closing(sqlite3.connect(f"{house.journal.as_uri()}?mode=ro", uri=True)) as journal:
         return int(journal.execute("SELECT count(*) FROM entry").fetchone()[0])

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 
 import msgspec
 from tools.soak.house import House, PlayedTable
@@ -30,15 +31,22 @@ class Journaled:
     kinds: Counter[str] = field(default_factory=Counter)
 
 
-def read_journal(house: House) -> Journaled:
-    """The whole journal."""
+def read_journal(*journals: Path) -> Journaled:
+    """Everything in one journal, or in several that hold parts of the same chains."""
     journaled = Journaled()
-    with closing(JournalFile(house.journal)) as journal:
-        for envelope in journal.envelopes():
-            record = msgspec.json.decode(parse_envelope(envelope).payload)
-            journaled.chains[record["chain"]].append((record["seq"], sha256(envelope).hexdigest()))
-            journaled.tables[record["table"]].append(kept(record))
-            journaled.kinds[record["kind"]] += 1
+    seen: dict[tuple[str, int], str] = {}
+    for path in journals:
+        with closing(JournalFile(path)) as journal:
+            for envelope in journal.envelopes():
+                record = msgspec.json.decode(parse_envelope(envelope).payload)
+                place, digest = (record["chain"], record["seq"]), sha256(envelope).hexdigest()
+                if place in seen:
+                    check(seen[place] == digest, f"record {place[1]} of chain {place[0]} is one and the same")
+                    continue
+                seen[place] = digest
+                journaled.chains[record["chain"]].append((record["seq"], digest))
+                journaled.tables[record["table"]].append(kept(record))
+                journaled.kinds[record["kind"]] += 1
     return journaled
 
 
@@ -46,14 +54,20 @@ def judge(
     house: House, journaled: Journaled, tables: Sequence[PlayedTable], consumer: Consumer
 ) -> Counter[str]:
     """What became of the games. Raises `SoakError` naming the promise that is broken."""
-    check_consumer(journaled, consumer.heard())
     check(len(journaled.chains) == len(tables), "every table has gone on with the chain that it began")
+    reasons = judge_play(journaled, tables, consumer)
+    verify(house.journal, house.jwks)
+    return reasons
+
+
+def judge_play(journaled: Journaled, tables: Sequence[PlayedTable], consumer: Consumer) -> Counter[str]:
+    """What became of the games, and that the consumer has all that is kept. Raises `SoakError`."""
+    check_consumer(journaled, consumer.heard())
     _check_ends(journaled)
     reasons: Counter[str] = Counter()
     for table in tables:
         check_odds(table, journaled.tables[table.name])
         reasons += explain(table, journaled.tables[table.name])
-    _verify(house)
     return reasons
 
 
@@ -74,10 +88,10 @@ def _check_ends(journaled: Journaled) -> None:
         check(not doubled, f"{name}: a round has one end, but {doubled} have two")
 
 
-def _verify(house: House) -> None:
+def verify(journal: Path, jwks: Path) -> None:
     """`dollyd verify`, with the first key pinned: the others are announced in the chains."""
-    command = [sys.executable, "-m", "dollyd.daemon", "verify", str(house.journal)]
-    command += ["--keys", str(house.jwks), "--json"]
+    command = [sys.executable, "-m", "dollyd.daemon", "verify", str(journal)]
+    command += ["--keys", str(jwks), "--json"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     report = msgspec.json.decode(run.stdout) if run.stdout else {}
     check(run.returncode == 0 and report["ok"], f"the journal verifies: {run.stdout} {run.stderr}")

@@ -17,9 +17,17 @@ class FaultyLine(Line):
     A broker that is not there is a connection refused. Who connects while the line is deaf waits.
     """
 
-    def __init__(self, broker: Mosquitto) -> None:
-        super().__init__(broker)
+    def __init__(self, broker: Mosquitto, far_port: int = 0) -> None:
+        super().__init__(broker, far_port)
         self.swallowing = False
+        self.refusing = False
+        """Who connects is cut at once."""
+
+    async def _accept(self, near: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
+        if self.refusing:
+            near_out.transport.abort()
+        else:
+            await super()._accept(near, near_out)
 
     def carriers(
         self, near: Stream, far: Stream

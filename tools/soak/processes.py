@@ -9,13 +9,13 @@ import sqlite3
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.support.daemon import Daemon
-from tools.soak.house import House
+from tests.support.daemon import Daemon, Installation
 from tools.soak.reference import SCHEMA
 from tools.truth import SoakError
 
@@ -31,7 +31,7 @@ class Clock:
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "clock"
-        self._file.write_bytes(bytes(8))
+        self._file.write_bytes(bytes(16))
         self._step_ns = 0
         self.environment: dict[str, str] = {}
         library = directory / "clock.so"
@@ -42,16 +42,24 @@ class Clock:
     def step(self, step_s: int) -> None:
         """Move UTC by so much at once; the monotonic clock goes on."""
         self._step_ns += step_s * NS_PER_S
+        self._write(0, self._step_ns)
+
+    def vouch(self, *, vouched: bool) -> None:
+        """Whether the kernel says that it is synchronised, whatever it says of this machine's own."""
+        self._write(8, int(vouched))
+
+    def _write(self, place: int, number: int) -> None:
         with self._file.open("r+b") as file:
-            file.write(self._step_ns.to_bytes(8, sys.byteorder, signed=True))
+            file.seek(place)
+            file.write(number.to_bytes(8, sys.byteorder, signed=True))
 
 
 class Node(Daemon):
     """The daemon. `lock` is held by whoever wants it to stay as it is, or does something to it."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: Installation, prelude: str = "") -> None:
         self.clock = Clock(house.directory)
-        super().__init__(house, os.environ | self.clock.environment)
+        super().__init__(house, os.environ | self.clock.environment, prelude)
         self.lock = asyncio.Lock()
         self.lives = 0
         self.rss_mb: list[float] = []
@@ -75,10 +83,21 @@ class Node(Daemon):
 class Consumer:
     """The reference consumer, and its data base."""
 
-    def __init__(self, house: House, broker: str) -> None:
-        self._data = house.directory / "consumer.db"
-        self._log = house.directory / "consumer.log"
-        command = [sys.executable, "-m", "tools.soak.reference", "--broker", broker]
+    def __init__(
+        self, house: Installation, *brokers: str, name: str = "consumer", options: Sequence[str] = ()
+    ) -> None:
+        self._data = house.directory / f"{name}.db"
+        self._log = house.directory / f"{name}.log"
+        command = [
+            sys.executable,
+            "-m",
+            "tools.soak.reference",
+            "--name",
+            name,
+            *options,
+            "--broker",
+            *brokers,
+        ]
         self._command = [*command, "--data", str(self._data), "--keys", str(house.jwks)]
         self._process: subprocess.Popen[bytes] | None = None
         self.lock = asyncio.Lock()
@@ -130,6 +149,14 @@ class Consumer:
         """Tables that had a result after that."""
         query = "SELECT DISTINCT table_name FROM heard WHERE kind = 'result' AND n > ?"
         return {str(table) for (table,) in self._rows(query, n)}
+
+    def played_after(self, mono_ns: int) -> set[str]:
+        """Tables of which there is a result that was signed after that moment."""
+        query = (
+            "SELECT DISTINCT table_name FROM (SELECT * FROM heard ORDER BY n DESC LIMIT 5000)"
+            " WHERE kind = 'result' AND mono_ns > ?"
+        )
+        return {str(table) for (table,) in self._rows(query, mono_ns)}
 
     def phase(self, table: str) -> str:
         """The last of a table's records that moved a round."""

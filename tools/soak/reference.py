@@ -29,24 +29,27 @@ SCHEMA = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS heard (n INTEGER PRIMARY KEY, table_name TEXT NOT NULL, chain TEXT NOT NULL,
-    seq INTEGER NOT NULL, kind TEXT NOT NULL, digest TEXT NOT NULL);
+    seq INTEGER NOT NULL, kind TEXT NOT NULL, digest TEXT NOT NULL, mono_ns INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS life (id INTEGER PRIMARY KEY, links INTEGER NOT NULL, repeats INTEGER NOT NULL,
     requests INTEGER NOT NULL, gaps INTEGER NOT NULL);
 """
 # No key over (chain, seq): a record that came twice must be seen, not refused.
-HEARD = "INSERT INTO heard (table_name, chain, seq, kind, digest) VALUES (?, ?, ?, ?, ?)"
+HEARD = "INSERT INTO heard (table_name, chain, seq, kind, digest, mono_ns) VALUES (?, ?, ?, ?, ?, ?)"
 LIFE = "UPDATE life SET links = ?, repeats = ?, requests = ?, gaps = ? WHERE id = ?"
 
 
-async def read(broker: str, data: Path, keys: Keys) -> int:
-    """Read until killed; gives the exit code where the stream cannot go on."""
+async def read(brokers: tuple[str, ...], name: str, data: Path, keys: Keys, *, accept_chains: bool) -> int:
+    """Read until killed; gives the exit code where the stream cannot go on.
+
+    `accept_chains`: the people of the house have said that a chain that begins anew is their table's.
+    """
     database = sqlite3.connect(data)
     database.executescript(SCHEMA)
     with database:
         life = database.execute("INSERT INTO life (links, repeats, requests, gaps) VALUES (0, 0, 0, 0)")
-    mqtt = MqttSettings((broker,), NAME, keepalive_s=4)
+    mqtt = MqttSettings(brokers, name, keepalive_s=4)
     store = SqliteWatermarks(database)
-    async with Stream(mqtt, SITE, NAME, keys, store, rng=Random(life.lastrowid)) as stream:
+    async with Stream(mqtt, SITE, name, keys, store, rng=Random(life.lastrowid)) as stream:
         while True:
             try:
                 delivered = await anext(stream)
@@ -55,11 +58,14 @@ async def read(broker: str, data: Path, keys: Keys) -> int:
                 continue
             except ChainError as error:
                 print(error, flush=True)
-                return CONTRADICTED
+                if not accept_chains or not await stream.accept_chain(error):
+                    return CONTRADICTED
+                continue
             record, stats = delivered.record, stream.stats
             with database:
                 digest = delivered.watermark.digest
-                database.execute(HEARD, (record.table, record.chain, record.seq, record.kind, digest))
+                told = (record.table, record.chain, record.seq, record.kind, digest)
+                database.execute(HEARD, (*told, record.time.monotonic_ns))
                 repeats = stats.duplicates + stats.before
                 counts = (stats.links, repeats, stats.requests, stats.gaps, life.lastrowid)
                 database.execute(LIFE, counts)
@@ -69,12 +75,17 @@ async def read(broker: str, data: Path, keys: Keys) -> int:
 def main() -> int:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description="Keep every record of the site once, in order.")
-    parser.add_argument("--broker", required=True)
+    parser.add_argument("--broker", required=True, nargs="+")
+    parser.add_argument("--name", default=NAME)
+    parser.add_argument("--accept-chains", action="store_true")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--keys", type=Path, required=True)
     arguments = parser.parse_args()
     keys = keys_of_jwks(json.loads(arguments.keys.read_bytes())["keys"])
-    return asyncio.run(read(arguments.broker, arguments.data, keys))
+    brokers = tuple(arguments.broker)
+    return asyncio.run(
+        read(brokers, arguments.name, arguments.data, keys, accept_chains=arguments.accept_chains)
+    )
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ class Ss2Protocol:
             story.end(Ending.LOST, Defect.DEVICE_LOST)
             self._close(story)
         last, left = self._state.last, self._state.left
-        left = LeftAt(last.counter, at.mono_ns) if last and left is None else left
+        left = LeftAt(last.counter, self._state.status_at_ns) if last and left is None else left
         self._state = Ss2State(status=Status.LOST, who=self._state.who.anew(), left=left)
         self._trouble(Status.LOST, cause)
         return self._said()

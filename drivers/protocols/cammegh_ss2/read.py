@@ -47,11 +47,11 @@ _COUNTERS = 256
 
 @dataclass(frozen=True, slots=True)
 class LeftAt:
-    """Where a wheel was when it was lost; it has no serial number, so its counter is all that tells."""
+    """Where a wheel was when it was last heard; it has no serial number, so its counter is all that tells."""
 
     counter: int
     at_ns: int
-    """Monotonic; UTC where another run of the daemon has seen it."""
+    """Not when it was lost: a connection may have been dead before. Monotonic; UTC where another run of the daemon has seen it."""
     by_utc: bool = False
     refuted: int = -1
     """Counter of the line before, if the wheel that was lost cannot have come to it."""
