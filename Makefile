@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-all test lint bench fuzz soak settle-soak schemas agree archive-soak attack deb system-test rig-test mosquitto
+.PHONY: help demo demo-all test lint bench fuzz soak settle-soak schemas agree archive-soak attack endure deb system-test rig-test mosquitto
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -46,6 +46,9 @@ soak: $(DEV) mosquitto ## 100,000 games while everything around the tables break
 
 attack: $(DEV) mosquitto ## attack a daemon at the shipped broker in every known way: the table beside loses nothing
 	@$(BIN)/python -m tools.attack $(ARGS)
+
+endure: $(DEV) mosquitto ## an evening of ten tables in which everything happens: each plays again by itself in time
+	@$(BIN)/python -m tools.endure $(ARGS)
 
 settle-soak: $(DEV) mosquitto ## kill settlement service, daemon and broker over 10,000 rounds: each bet settled once
 	@$(BIN)/python -m tools.settlement_soak $(ARGS)

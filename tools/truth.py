@@ -6,7 +6,7 @@ Every game that came to its end is a result, or the journal says why not:
     void: RULE           its round was unresolved by this rule (mostly `restart-in-mid-round`), then void
     gap: no round open   named or counted in a `gap` record: joined in mid-game, or the table was blocked
     gap: daemon down     it ended between the last game told before a kill and the `gap` record after it
-    wheel lost           it ended between the last game told before the incident `device-lost`, and `device-back`
+    wheel lost           it ended between the last game told before `device-lost` and `device-back`
     port not open        it ended before the daemon, just started, had opened the port
 """
 

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import logging
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -36,7 +37,6 @@ from tools.endure.house import (
     TenTables,
 )
 from tools.endure.troubles import TROUBLES
-from tools.ended import end_by_signals
 from tools.soak.house import PlayedTable
 from tools.soak.judge import Journaled, judge_play, read_journal, verify
 from tools.soak.line import FaultyLine
@@ -151,6 +151,10 @@ async def judge(scene: Scene, journaled: Journaled) -> Counter[str]:
 async def endure(arguments: argparse.Namespace, directory: Path) -> str:
     """One evening; prints the table, and gives what is not good."""
     failure, reasons, journaled = "", Counter[str](), Journaled()
+    this = asyncio.current_task()
+    if this is not None:  # whoever ends us ends our children too
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, this.cancel)
     async with AsyncExitStack() as stack:
         scene = await set_up(stack, directory, arguments.seed)
         left_out = impossible(scene)
@@ -181,7 +185,6 @@ def first_of(error: BaseException) -> BaseException:
 
 def main() -> int:
     """Read the command line and run."""
-    end_by_signals()
     parser = argparse.ArgumentParser(description="An evening of ten tables in which everything happens.")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=None, help="what happens when; random unless given")
@@ -194,7 +197,7 @@ def main() -> int:
     print(f"seed {arguments.seed}, {arguments.minutes:g} minutes", flush=True)
     try:
         failure = asyncio.run(endure(arguments, directory))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         shutil.rmtree(directory)
         print("stopped before its end")
         return 1

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from itertools import count
 from random import Random
 
+from tools.endure.act import Act, Strikes, Trouble
 from tools.endure.house import Scene
-from tools.endure.troubles import NOT_MADE, TROUBLES, Act, Strikes, Trouble
+from tools.endure.troubles import NOT_MADE, TROUBLES
 from tools.soak.house import PlayedTable
 from tools.truth import SoakError, check
 

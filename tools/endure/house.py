@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import BinaryIO, cast
 
 from tests.support.broker import Mosquitto
@@ -66,7 +66,7 @@ def _raising(self):
     _open(self)
 serial.Serial.open = _raising
 """
-"""What a library raises, and a verification that need not be waited for: neither is to be had from outside."""
+"""What a library raises, and a verification that comes soon: neither is to be had from outside."""
 AUDIT_S = 10
 SPARE_TABLE = """
 [tables.{table}]
@@ -191,6 +191,7 @@ class Archive:
 
     @property
     def log(self) -> list[str]:
+        """Its lines so far."""
         return self.log_file.read_text("utf-8", "replace").splitlines()
 
     def close(self) -> None:

@@ -190,7 +190,7 @@ class Ss2Protocol:
         if counter.isdigit():
             self._change(left=LeftAt(int(counter), utc_ns, by_utc=True))
 
-    def lost(self, cause: str, at: Stamp) -> Said:
+    def lost(self, cause: str, _at: Stamp) -> Said:
         """The port is gone; the game in progress with it."""
         if story := self._story():
             story.end(Ending.LOST, Defect.DEVICE_LOST)

@@ -51,7 +51,10 @@ class LeftAt:
 
     counter: int
     at_ns: int
-    """Not when it was lost: a connection may have been dead before. Monotonic; UTC where another run of the daemon has seen it."""
+    """Not when it was lost: a connection may have been dead before.
+
+    Monotonic; UTC where another run of the daemon has seen it.
+    """
     by_utc: bool = False
     refuted: int = -1
     """Counter of the line before, if the wheel that was lost cannot have come to it."""
