@@ -19,7 +19,7 @@ from tools.endure.house import Scene
 from tools.soak.house import PlayedTable
 from tools.truth import SoakError, check
 
-from dollyd.daemon.core.stamp import iso_utc
+from dollyd.wire.stamp import iso_utc
 
 TOLD_S = 60.0
 """What is due to be told is waited for so long."""

@@ -18,7 +18,7 @@ from tools.endure.troubles import NOT_MADE, TROUBLES
 from tools.soak.house import PlayedTable
 from tools.truth import SoakError, check
 
-from dollyd.daemon.core.stamp import NS_PER_S
+from dollyd.wire.stamp import NS_PER_S
 
 LOOK_S = 0.1
 LANES = ((Strikes.HOUSE, 1), (Strikes.TABLE, 2), (Strikes.READER, 1))
@@ -134,7 +134,7 @@ class Course:
             try:
                 await self._happen(trouble, rng)
             except (AssertionError, OSError, SoakError) as error:
-                raise SoakError(f"{trouble.number}, {trouble.what}: {error or 'not in time'}") from error
+                raise SoakError(f"{trouble.number}, {trouble.what}: {str(error) or 'not in time'}") from error
 
     async def _happen(self, trouble: Trouble, rng: Random) -> None:
         is_house = trouble.strikes is Strikes.HOUSE

@@ -25,7 +25,7 @@ from tools.soak.line import FaultyLine
 from tools.soak.processes import Consumer, Node
 from tools.truth import check
 
-from dollyd.daemon.signing import Signer
+from dollyd.daemon.keys.signing import Signer
 
 TABLES = {
     **{f"b{number}": (SS2, "B") for number in (1, 2, 3)},
@@ -54,7 +54,7 @@ SMALL = "max_packet_size 2000\n"
 _PIPE_BYTES = 4096
 PRELUDE = """
 import pathlib, serial
-import dollyd.daemon.audit as audit
+import dollyd.daemon.journal.audit as audit
 _house = pathlib.Path({directory!r})
 if (_house / "audit-soon").exists():
     audit.FIRST_AFTER_S = {audit_s}
