@@ -3,6 +3,7 @@
 from dollyd.client.stream.delivered import Delivered, StreamStats
 from dollyd.client.stream.nodes import Nodes, NodeState
 from dollyd.client.stream.replay import ChainError, GapError, Patience, StreamError
+from dollyd.client.stream.site_trust import SiteTrust
 from dollyd.client.stream.stream import Stream
 from dollyd.client.stream.watermark import (
     FileWatermarks,
@@ -14,7 +15,6 @@ from dollyd.client.stream.watermark import (
 from dollyd.daemon.link.mqtt import MqttSettings
 from dollyd.wire.jws import Keys, keys_of_jwks
 from dollyd.wire.key_source import KeySource
-from dollyd.wire.site_trust import SiteTrust
 from dollyd.wire.trust import Trust, load_trust
 
 __all__ = [

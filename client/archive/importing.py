@@ -11,9 +11,9 @@ from dollyd.client.archive.store import Chain, Store
 from dollyd.client.proof.evidence import EvidenceFile, is_evidence
 from dollyd.client.proof.sources import JournalFile, SourceError, batches
 from dollyd.client.proof.unpack import UNPACKED_MAX_BYTES
+from dollyd.client.stream.site_trust import trust_of
 from dollyd.wire.jws import Keys
 from dollyd.wire.key_source import KeySource, source_of
-from dollyd.wire.site_trust import trust_of
 
 BATCH = 1000
 """Envelopes of one transaction."""

@@ -27,12 +27,12 @@ from dollyd.client.stream.asking import Asking, end_of
 from dollyd.client.stream.brokers import Brokers, together
 from dollyd.client.stream.nodes import Nodes, NodeState
 from dollyd.client.stream.replay import Patience
+from dollyd.client.stream.site_trust import SiteTrust, trust_of
 from dollyd.daemon.link.mqtt import LinkError, Message, MqttLink, MqttSettings
 from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import ensure
 from dollyd.wire.jws import Keys
 from dollyd.wire.key_source import KeySource, source_of
-from dollyd.wire.site_trust import SiteTrust, trust_of
 from dollyd.wire.stamp import iso_utc
 from dollyd.wire.topics import NODE, TRUST, Topics, check_name
 from dollyd.wire.trust import Trust

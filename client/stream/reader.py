@@ -29,6 +29,7 @@ from dollyd.client.stream.replay import (
     StreamError,
     Taken,
 )
+from dollyd.client.stream.site_trust import trust_of
 from dollyd.client.stream.watermark import Watermark
 from dollyd.daemon.logger import Logger
 from dollyd.wire.judgement import Claim, Verdict
@@ -36,7 +37,6 @@ from dollyd.wire.jws import Envelope, EnvelopeError, Keys, parse_envelope, verif
 from dollyd.wire.key_source import KeySource, source_of
 from dollyd.wire.lineage import NOBODY
 from dollyd.wire.record import NO_PREVIOUS, Kind, Record
-from dollyd.wire.site_trust import trust_of
 from dollyd.wire.successors import why_no_successor
 from dollyd.wire.topics import NO_TABLES, check_name
 

@@ -17,11 +17,11 @@ from dollyd.client.archive.sqlite import SqliteStore
 from dollyd.client.archive.store import SchemaError, Store, StoreError
 from dollyd.client.proof.sources import SourceError
 from dollyd.client.proof.unpack import UNPACKED_MAX_BYTES
+from dollyd.daemon.cli.given_keys import keys_for_verification, keys_to_follow
 from dollyd.daemon.cli.options import MaxBytes, TrustMinVersion, secret_file
 from dollyd.daemon.cli.until_signal import until_signal
 from dollyd.daemon.host.log import configure_logging
 from dollyd.daemon.host.terminal import say
-from dollyd.daemon.keys.trust_file import keys_for_verification, keys_to_follow
 from dollyd.daemon.link.mqtt import MqttSettings
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.jws import Keys

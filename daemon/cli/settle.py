@@ -19,9 +19,9 @@ from dollyd.client.settlement.rulebooks import LoadedRulebook, load_rulebook, ru
 from dollyd.client.settlement.settle import Adjustment, settle_correction
 from dollyd.client.settlement.settle import settle as settle_bets
 from dollyd.client.settlement.spec import Answer, Bet, Choice, SettlementError
+from dollyd.daemon.cli.given_keys import keys_for_verification
 from dollyd.daemon.cli.options import TrustMinVersion
 from dollyd.daemon.host.terminal import say, say_json, shown
-from dollyd.daemon.keys.trust_file import keys_for_verification
 from dollyd.wire.decoding import from_json
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.judgement import Claim, Verdict, refusal

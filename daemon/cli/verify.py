@@ -22,9 +22,10 @@ from dollyd.client.proof.verify import (
     verify_journal,
 )
 from dollyd.client.witness.witness import check_witness
+from dollyd.daemon.cli.given_keys import keys_for_verification
 from dollyd.daemon.cli.options import MaxBytes, TrustMinVersion
 from dollyd.daemon.host.terminal import say, say_json
-from dollyd.daemon.keys.trust_file import keys_for_verification, read_jwks
+from dollyd.daemon.keys.trust_file import read_jwks
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.jws import EnvelopeError, Keys
 from dollyd.wire.trust import Trust, load_trust

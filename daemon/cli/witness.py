@@ -12,11 +12,11 @@ import typer
 from dollyd.client.stream.given_up import GivenUp
 from dollyd.client.witness.book import WitnessBook, WitnessError
 from dollyd.client.witness.service import Witness
+from dollyd.daemon.cli.given_keys import keys_to_follow
 from dollyd.daemon.cli.options import TrustMinVersion, secret_file
 from dollyd.daemon.cli.until_signal import until_signal
 from dollyd.daemon.host.log import configure_logging
 from dollyd.daemon.keys.signing import load_signer
-from dollyd.daemon.keys.trust_file import keys_to_follow
 from dollyd.daemon.link.mqtt import MqttSettings
 from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import ConfigError

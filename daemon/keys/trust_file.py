@@ -1,4 +1,4 @@
-"""The trust file on a disk: read it, change it, sign it anew. What it means is told in `client.trust`."""
+"""The trust file on a disk: read it, change it, sign it anew. What it means stands in `wire.trust`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dollyd.wire.decoding import from_json
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.files import cure, open_file, replace_file
 from dollyd.wire.jws import EnvelopeError, Keys, keys_of_jwks, parse_envelope
-from dollyd.wire.site_trust import SiteTrust
 from dollyd.wire.trust import (
     ROOT_TYP,
     TRUST_TYP,
@@ -117,50 +116,6 @@ def read_jwks(path: Path) -> Keys:
     except (msgspec.DecodeError, EnvelopeError) as error:
         remedy = "give the JWK set that `dollyd keys show` prints"
         raise ConfigError(str(path), "keys", str(error), remedy) from error
-
-
-def keys_for_verification(
-    jwks: Path | None, trust: Path | None, root: str, min_version: int = 0
-) -> Keys | Trust | None:
-    """What `dollyd verify` takes as keys: a JWK set, a trust file under a pinned root, or nothing.
-
-    Raises `ConfigError`, also where both are given, or a trust file without its root.
-    """
-    _check_options(jwks, trust, root, min_version)
-    if trust is not None:
-        return read_trust(trust, root, min_version=min_version)
-    return read_jwks(jwks) if jwks is not None else None
-
-
-def keys_to_follow(
-    jwks: Path | None, trust: Path | None, root: str, site: str, min_version: int = 0
-) -> Keys | SiteTrust:
-    """What a consumer takes as keys while it runs: a JWK set, or the site's trust file as it changes.
-
-    Newer versions are written to the file; it need not be there yet. Raises `ConfigError`, as
-    `keys_for_verification` does, and where nothing is given.
-    """
-    _check_options(jwks, trust, root, min_version)
-    if jwks is not None:
-        return read_jwks(jwks)
-    if trust is None:
-        raise ConfigError("--keys", "", "missing, and no --trust either", "name the keys of the site's nodes")
-    try:
-        return SiteTrust(root, site, trust, min_version=min_version)
-    except OSError as error:
-        raise ConfigError(str(trust), "", str(error.strerror), "give the path of a readable file") from error
-    except EnvelopeError as error:
-        remedy = "give the site's trust file, and the root that it is signed under"
-        raise ConfigError(str(trust), "", str(error), remedy) from error
-
-
-def _check_options(jwks: Path | None, trust: Path | None, root: str, min_version: int) -> None:
-    if min_version and trust is None:
-        raise ConfigError("--trust-min-version", "", "given without --trust", "give --trust and --root too")
-    if jwks is not None and trust is not None:
-        raise ConfigError(str(trust), "--trust", "given beside --keys", "give one of the two")
-    if (trust is None) != (not root):
-        raise ConfigError(str(trust or root), "--root", "goes with --trust", "give both or neither")
 
 
 def _next_version(file: TrustFile, issued: str) -> TrustFile:

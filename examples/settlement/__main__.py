@@ -43,9 +43,9 @@ from dollyd.client import (
     keys_of_jwks,
 )
 from dollyd.client.settlement import SettlementError
+from dollyd.client.stream.site_trust import SiteTrust
 from dollyd.wire.jws import Keys
 from dollyd.wire.key_source import KeySource
-from dollyd.wire.site_trust import SiteTrust
 
 from .book import Book, plain
 from .database import open_database

@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 from dollyd.client import SiteTrust
 from dollyd.client.proof.verify import verify_envelopes
 from dollyd.daemon.cli import application
+from dollyd.daemon.cli.given_keys import keys_for_verification, keys_to_follow
 from dollyd.daemon.host.clock import Quality
 from dollyd.daemon.journal.store import Entry, Journal
 from dollyd.daemon.journal.tail import BY_CONFIGURATION
 from dollyd.daemon.journal.writer import Draft, Writer
 from dollyd.daemon.keys.signing import Signer, load_signer, new_key
-from dollyd.daemon.keys.trust_file import keys_for_verification, keys_to_follow
 from dollyd.daemon.table.chains import Keyring, start_chains, turn_of
 from dollyd.daemon.table.resume import closed_by_people, opens_by_itself
 from dollyd.wire.errors import ConfigError

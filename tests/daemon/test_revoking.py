@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from dollyd.client import FileWatermarks, SiteTrust, Trust, Watermark
 from dollyd.client.proof.verify import verify_envelopes
 from dollyd.daemon.cli import application
+from dollyd.daemon.cli.given_keys import keys_to_follow
 from dollyd.daemon.evidence import last_records
 from dollyd.daemon.journal.store import Journal
-from dollyd.daemon.keys.trust_file import keys_to_follow
 from dollyd.daemon.table.chains import too_early
 from dollyd.wire.files import replace_file
 from dollyd.wire.judgement import Position
