@@ -31,7 +31,7 @@ from dollyd.daemon.host.clock import Clock, SystemClock
 from dollyd.daemon.host.hotplug import Hotplug
 from dollyd.daemon.host.self_check import BAD, SelfCheck
 from dollyd.daemon.host.systemd import Manager, Watchdog, watchdog_us
-from dollyd.daemon.host.tasks import Duties
+from dollyd.daemon.host.tasks import SupervisedTasks
 from dollyd.daemon.journal.audit import Auditor
 from dollyd.daemon.journal.file import JournalUnusableError
 from dollyd.daemon.journal.measured_journal import MeasuredJournal
@@ -196,10 +196,10 @@ class App:
         if every_s and self._auditor.last is not None:
             self._upkeep.audited(self._auditor.last)
         async with asyncio.TaskGroup() as group:
-            self._duties = Duties(group, fail)
+            self._supervised = SupervisedTasks(group, fail)
             failure = group.create_task(_watch(failed), name="failure")
             for name, work in self._work(journal).items():
-                self._duties.begin(name, work)
+                self._supervised.begin(name, work)
             self._manager.ready()
             self._manager.status("started")
             run, node = journal.cursor("runs"), self._settings.node
@@ -275,13 +275,13 @@ class App:
         self._on_end()
         self._desk.stop()
         self._tables.stop()
-        self._duties.end_all(but={"publisher", *self._tables.sessions()})
+        self._supervised.end_all(but={"publisher", *self._tables.sessions()})
         self._tables.take_checkpoints("stopped")
         await asyncio.to_thread(self._writer.close, CLOSE_S)
         self._tables.show_all(now=True)
         await self._publisher.close(FLUSH_S)
         self.finished = True
-        self._duties.end_all()  # last: to let go of a device may block
+        self._supervised.end_all()  # last: to let go of a device may block
 
     def _work(self, journal: MeasuredJournal) -> dict[str, Coroutine[Any, Any, None]]:
         """Everything that goes on until the stop, by name."""
@@ -314,7 +314,7 @@ class App:
                 **self._consumers.pulses(),
             }
             dog = Watchdog(
-                limit_us, self._manager, self._clock, self._writer, lambda: self._duties.missing, pulses
+                limit_us, self._manager, self._clock, self._writer, lambda: self._supervised.missing, pulses
             )
             work["watchdog"] = dog.run()
         return work
@@ -403,10 +403,10 @@ class App:
         self._consumers.use(new)
         await self._reload_links(mqtt)
         if new.metrics != old.metrics:
-            await self._duties.end("metrics")
+            await self._supervised.end("metrics")
             self._metrics = _metrics_file(new)
             if self._metrics is not None:
-                self._duties.begin("metrics", self._metrics.run())
+                self._supervised.begin("metrics", self._metrics.run())
         self._changes.want(new.tables)
         _LOG.info("reloaded", kid=keyring.newest.kid, tables_to_change=len(self._changes.waiting))
 
@@ -418,9 +418,9 @@ class App:
         self._mqtt = mqtt
         self._publisher.reconnect(mqtt)
         self._inbox.reconnect(mqtt)
-        await self._duties.end("certificates")
+        await self._supervised.end("certificates")
         self._watched = replace(self._watched, certificates=certificate_watch(mqtt, self._clock))
-        self._duties.begin("certificates", self._watched.certificates.run())
+        self._supervised.begin("certificates", self._watched.certificates.run())
 
     async def _change_table(self, name: str, new: TableSettings | None) -> None:
         """Carry out what `TableChanges` found the moment for."""
@@ -438,10 +438,10 @@ class App:
             self._consumers.add(name)
             self._inbox.add(self._desk.route(name))
             self._inbox.reconnect()
-        await self._duties.end(*(f"{name}/{device}" for device in ended))
+        await self._supervised.end(*(f"{name}/{device}" for device in ended))
         for device in begun:
             session = self._tables.runners[name].sessions[device]
-            self._duties.begin(f"{name}/{device}", session.run())
+            self._supervised.begin(f"{name}/{device}", session.run())
 
 
 def _metrics_file(settings: Settings) -> MetricsFile | None:

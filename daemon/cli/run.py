@@ -10,9 +10,9 @@ import typer
 
 from dollyd.daemon.app import App
 from dollyd.daemon.cli.options import ConfigFile
-from dollyd.daemon.host.forced_exit import LastResort
+from dollyd.daemon.host.forced_exit import ForcedExit
 from dollyd.daemon.host.log import configure_logging
-from dollyd.daemon.host.restart_pause import Restarts, asked_to_stop
+from dollyd.daemon.host.restart_pause import RestartPause, asked_to_stop
 from dollyd.daemon.logger import Logger
 from dollyd.daemon.settings.load import load
 from dollyd.wire.errors import DollydError
@@ -28,15 +28,15 @@ def run(
     """Run the daemon until SIGTERM or SIGINT."""
     configure_logging(verbose=verbose)
     faulthandler.enable()  # where everything hangs the watchdog sends SIGABRT: say where it hung
-    last_resort = LastResort(lambda: 0 if app.finished else EXIT_FAILED)
-    settings, restarts = load(config), Restarts()
-    if (pause_s := restarts.pause_s()) and asked_to_stop(pause_s):
-        restarts.forget()
+    forced_exit = ForcedExit(lambda: 0 if app.finished else EXIT_FAILED)
+    settings, restart_pause = load(config), RestartPause()
+    if (pause_s := restart_pause.pause_s()) and asked_to_stop(pause_s):
+        restart_pause.forget()
         return
-    app = App(settings, on_end=last_resort.arm)
+    app = App(settings, on_end=forced_exit.arm)
     try:
         asyncio.run(app.run())
-        restarts.forget()
+        restart_pause.forget()
     except BaseExceptionGroup as group:
         expected, bugs = group.split(DollydError)
         for error in expected.exceptions if expected else ():

@@ -1,4 +1,4 @@
-"""The end of the process, whatever hangs.
+"""Forces an exit 3.5 s after shutdown began, even if a thread hangs.
 
 Python waits for its threads at exit, and one may be inside a call into a blocked device or disk that never
 returns. What had to be kept is on the disk by then, or never will be: a restart recovers either way.
@@ -20,7 +20,7 @@ END_S = 3.5
 _LOG = Logger(__name__)
 
 
-class LastResort:
+class ForcedExit:
     """Once armed, ends the process after `END_S`, if it is still there. `code` gives the exit code then."""
 
     def __init__(self, code: Callable[[], int]) -> None:

@@ -1,4 +1,4 @@
-"""Growing pauses between starts that come to nothing: 2 s, doubled up to a minute, for ever.
+"""Delays a start after short runs: 2 s, doubling to 60 s, without a limit on attempts.
 
 systemd itself can do so from version 254 on; that of Debian 12 is 252, and waits `RestartSec` each time. We
 wait for the rest, before anything is opened. Runs are counted in the service's runtime directory, which is
@@ -29,7 +29,7 @@ _DOUBLINGS_MAX = 10
 _LOG = Logger(__name__)
 
 
-class Restarts:
+class RestartPause:
     """Counts the runs before this one. Without a runtime directory nothing is counted, and no start waits."""
 
     def __init__(

@@ -137,7 +137,7 @@ class Watchdog:
             self._stuck = stuck
 
     def _late(self) -> list[str]:
-        """Duties that have not come around for too long.
+        """SupervisedTasks that have not come around for too long.
 
         Counted in rounds of our own, not in time: after a sleep of the machine all are late alike.
         """

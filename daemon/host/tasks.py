@@ -45,7 +45,7 @@ class Pulse:
         self.beat()
 
 
-class Duties:
+class SupervisedTasks:
     """Tasks of one group, by name. `fail` is told of one that returned, or was cancelled by nobody.
 
     One that raises is the group's business.

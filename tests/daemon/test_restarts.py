@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.daemon import Installation
 
-from dollyd.daemon.host.restart_pause import PAUSE_MAX_S, RESTART_S, SHORT_S, Restarts
+from dollyd.daemon.host.restart_pause import PAUSE_MAX_S, RESTART_S, SHORT_S, RestartPause
 
 
 class Service:
@@ -25,7 +25,7 @@ class Service:
     def start(self) -> float:
         """One more process; how long its manager and itself have waited before it."""
         self.now_s += RESTART_S
-        pause_s = Restarts(self.environ, lambda: self.now_s).pause_s()
+        pause_s = RestartPause(self.environ, lambda: self.now_s).pause_s()
         self.now_s += pause_s
         return RESTART_S + pause_s
 
@@ -45,17 +45,17 @@ def test_b40_pauses_grow_to_a_minute_and_are_short_again_after_a_long_run(tmp_pa
 def test_a_run_that_ends_well_is_none_of_those_that_are_counted(tmp_path: Path) -> None:
     service = Service(tmp_path)
     assert [service.start() for _ in range(5)][-1] > RESTART_S
-    Restarts(service.environ).forget()
+    RestartPause(service.environ).forget()
     assert [service.start() for _ in range(2)] == [RESTART_S, RESTART_S]
 
 
 @pytest.mark.parametrize("left", ["", "\xff", "one 2", "3"])
 def test_what_cannot_be_read_or_written_costs_no_start(left: str, tmp_path: Path) -> None:
     (tmp_path / "restarts").write_text(left)
-    assert Restarts({"RUNTIME_DIRECTORY": str(tmp_path)}).pause_s() == 0
-    assert Restarts({"RUNTIME_DIRECTORY": str(tmp_path / "away")}).pause_s() == 0
-    assert Restarts({}).pause_s() == 0
-    Restarts({}).forget()
+    assert RestartPause({"RUNTIME_DIRECTORY": str(tmp_path)}).pause_s() == 0
+    assert RestartPause({"RUNTIME_DIRECTORY": str(tmp_path / "away")}).pause_s() == 0
+    assert RestartPause({}).pause_s() == 0
+    RestartPause({}).forget()
 
 
 def test_a_pause_ends_when_it_is_asked_to_and_the_next_start_does_not_wait(tmp_path: Path) -> None:

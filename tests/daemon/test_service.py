@@ -18,7 +18,7 @@ from tests.support.desk import at_desk
 from dollyd.daemon.consumers.replay import ReplayService
 from dollyd.daemon.host.hotplug import Hotplug
 from dollyd.daemon.host.systemd import Manager, Watchdog, watchdog_us
-from dollyd.daemon.host.tasks import Duties, Pulse
+from dollyd.daemon.host.tasks import Pulse, SupervisedTasks
 from dollyd.daemon.journal.store import Journal
 from dollyd.daemon.journal.stream_source import Entry
 from dollyd.daemon.link.inbox import Inbox
@@ -256,7 +256,7 @@ async def test_b43_a_task_that_ends_is_a_fault_however_it_ends(end: str) -> None
     async def daemon() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(watch(failed))
-            duties = Duties(group, failed.set_exception)
+            duties = SupervisedTasks(group, failed.set_exception)
             duties.begin("other", other())
             duties.begin("wheel", duty())
 
@@ -276,7 +276,7 @@ async def test_b43_no_task_is_collected_and_one_may_be_ended_and_begun_anew() ->
         await asyncio.get_running_loop().create_future()  # nobody else holds this
 
     async with asyncio.TaskGroup() as group:
-        duties = Duties(group, failed.set_exception)
+        duties = SupervisedTasks(group, failed.set_exception)
         duties.begin("wheel", duty("first"))
         await asyncio.sleep(0)
         for _ in range(3):
