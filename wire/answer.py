@@ -1,6 +1,6 @@
 """Answers to commands: what a command came to, signed by the node that dealt with it.
 
-A flattened JWS (`client.jws`) of type `dolly-answer/1`, signed with the key that signs the node's records. It
+A flattened JWS (`wire.jws`) of type `dolly-answer/1`, signed with the key that signs the node's records. It
 names the command by the digest of its bytes, so it answers this command and no other one.
 """
 
@@ -55,7 +55,7 @@ class Answer(Came, frozen=True, kw_only=True):
 def read_answer(envelope: bytes, site: str, table: str, command: bytes, keys: KeySource | None) -> Answer:
     """The answer of a table to the command with these bytes; `keys` None: its signature is not checked.
 
-    Raises `EnvelopeError`: what `client.jws` refuses, `payload`, `other` (it answers another command, or for
+    Raises `EnvelopeError`: what `wire.jws` refuses, `payload`, `other` (it answers another command, or for
     another table), `key` (nobody who is trusted has named the key for this node and table).
     """
     parsed = parse_envelope(envelope, ANSWER_TYP)

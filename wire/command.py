@@ -1,6 +1,6 @@
 """Signed commands of people at the table: what they say, their one form, and the clear text of them.
 
-A flattened JWS (`client.jws`) of type `dolly-command/1`, signed with the operator's key. It is meant for one
+A flattened JWS (`wire.jws`) of type `dolly-command/1`, signed with the operator's key. It is meant for one
 table, one running chain and one round, and lives for seconds: whoever finds it later can do nothing with it.
 Two of them, of two persons, stand in the record of a result by hand or a correction (`client.approvals`).
 """
@@ -150,7 +150,7 @@ def make_command(members: Mapping[str, Any]) -> Command:
 def read_command(envelope: bytes) -> Signed:
     """Take a signed command apart; its signature is not checked here.
 
-    Raises `EnvelopeError`: what `client.jws` refuses, `too-long`, `payload` (unknown, missing, wrong or idle
+    Raises `EnvelopeError`: what `wire.jws` refuses, `too-long`, `payload` (unknown, missing, wrong or idle
     members, texts that do not show what they say), `form` (other bytes than the one form), `lifetime`.
     """
     if len(envelope) > COMMAND_MAX_BYTES:

@@ -217,7 +217,7 @@ def load_trust(data: bytes, root: Ed25519PublicKey | str, min_version: int = 0) 
 
     `min_version`: what was seen before, or told on another way; a lower version is a `rollback`.
 
-    Raises `EnvelopeError`: what `client.jws` refuses, `payload` (unknown, missing or wrong members), `root`
+    Raises `EnvelopeError`: what `wire.jws` refuses, `payload` (unknown, missing or wrong members), `root`
     (no way from the pinned root to the one that signed), `roll`, `name`, `time`, `twice`, `last`.
     """
     pinned = root if isinstance(root, str) else thumbprint(root)

@@ -35,7 +35,7 @@ class Signer:
         self._protected = {TYP: b64url(protected_header(self.kid))}
 
     def sign(self, payload: bytes, typ: str = TYP) -> bytes:
-        """The envelope's exact bytes (RFC 7515 section 7.2.2; form in `client.jws`)."""
+        """The envelope's exact bytes (RFC 7515 section 7.2.2; form in `wire.jws`)."""
         protected = self._protected.get(typ) or b64url(protected_header(self.kid, typ))
         payload_text = b64url(payload)
         signature = self._private_key.sign(protected + b"." + payload_text)

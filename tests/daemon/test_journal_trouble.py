@@ -177,7 +177,7 @@ def test_n14_a_lock_that_stays_is_told_with_its_holder(
     path: Path, browser: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dollyd.daemon.journal.store.HELD_MAX_S", 0.0)
-    monkeypatch.setattr("dollyd.daemon.journal.held_by", lambda _path: "sqlitebrowser (pid 812)")
+    monkeypatch.setattr("dollyd.daemon.journal.store.held_by", lambda _path: "sqlitebrowser (pid 812)")
     with closing(Journal.open(path)) as journal:
         with pytest.raises(JournalError, match="records cannot be kept"):
             journal.append(ChainMaker().begin().entries)
