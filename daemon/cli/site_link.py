@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dollyd.daemon.cli.options import secret_file
-from dollyd.daemon.keys.trust_file import keys_for_verification, read_trust
+from dollyd.daemon.cli.given_keys import keys_for_verification
+from dollyd.daemon.keys.trust_file import read_trust
 from dollyd.daemon.link.from_settings import desk_settings
 from dollyd.daemon.link.mqtt import MqttSettings
 from dollyd.daemon.settings.load import Settings, load
