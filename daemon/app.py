@@ -29,6 +29,7 @@ from dollyd.daemon.health.metrics import MetricsFile
 from dollyd.daemon.health.upkeep import Upkeep
 from dollyd.daemon.host.clock import Clock, SystemClock
 from dollyd.daemon.host.hotplug import Hotplug
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.host.self_check import BAD, SelfCheck
 from dollyd.daemon.host.systemd import Manager, Watchdog, watchdog_us
 from dollyd.daemon.host.tasks import SupervisedTasks
@@ -44,7 +45,6 @@ from dollyd.daemon.link.mqtt import MqttSettings
 from dollyd.daemon.link.node_status import Node
 from dollyd.daemon.link.publisher import Publisher
 from dollyd.daemon.link.retained_book import RetainedBook
-from dollyd.daemon.logger import Logger
 from dollyd.daemon.settings.faults import Faults
 from dollyd.daemon.settings.load import Settings, TableSettings, load
 from dollyd.daemon.settings.ports import check_access, check_port

@@ -11,7 +11,7 @@ from hashlib import sha256
 import msgspec
 
 from dollyd.client.archive.rows import Row, rows_of
-from dollyd.daemon.logger import Logger
+from dollyd.daemon.host.logger import Logger
 from dollyd.wire.judgement import Claim, Verdict
 from dollyd.wire.jws import (
     Envelope,

@@ -12,7 +12,7 @@ from random import Random
 from dollyd.client.archive.store import Chain, Gap
 from dollyd.client.stream.reader import REPLAYS_AT_ONCE, Request
 from dollyd.client.stream.replay import LATER_S, REPLAY_MAX, Asker, Patience
-from dollyd.daemon.logger import Logger
+from dollyd.daemon.host.logger import Logger
 
 _LOG = Logger(__name__)
 

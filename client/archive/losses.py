@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dollyd.client.archive.store import Store
-from dollyd.daemon.logger import Logger
+from dollyd.daemon.host.logger import Logger
 
 _LOG = Logger(__name__)
 

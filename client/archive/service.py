@@ -28,8 +28,8 @@ from dollyd.client.stream.brokers import Brokers, together
 from dollyd.client.stream.nodes import Nodes, NodeState
 from dollyd.client.stream.replay import Patience
 from dollyd.client.stream.site_trust import SiteTrust, trust_of
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.link.mqtt import LinkError, Message, MqttLink, MqttSettings
-from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import ensure
 from dollyd.wire.jws import Keys
 from dollyd.wire.key_source import KeySource, source_of

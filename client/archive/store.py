@@ -21,7 +21,7 @@ from dollyd.client.archive.rows import TABLES, Value
 from dollyd.client.proof.chain_rules import NOT_TWO_PERSONS, previous_in
 from dollyd.client.stream.replay import REPLAY_MAX
 from dollyd.client.stream.watermark import Watermark
-from dollyd.daemon.logger import Logger
+from dollyd.daemon.host.logger import Logger
 from dollyd.wire.errors import DollydError
 from dollyd.wire.jws import parse_envelope
 from dollyd.wire.record import NO_PREVIOUS

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from dollyd.client.stream.reader import Request
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.link.mqtt import MqttLink
-from dollyd.daemon.logger import Logger
 from dollyd.wire.decoding import from_json
 from dollyd.wire.stamp import iso_utc
 from dollyd.wire.topics import Topics

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any
 
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.link.mqtt import Cause, LinkError, MqttLink
-from dollyd.daemon.logger import Logger
 
 PAUSE_FIRST_S = 0.2
 PAUSE_MAX_S = 30.0

@@ -31,7 +31,7 @@ from dollyd.client.stream.replay import (
 )
 from dollyd.client.stream.site_trust import trust_of
 from dollyd.client.stream.watermark import Watermark
-from dollyd.daemon.logger import Logger
+from dollyd.daemon.host.logger import Logger
 from dollyd.wire.judgement import Claim, Verdict
 from dollyd.wire.jws import Envelope, EnvelopeError, Keys, parse_envelope, verify_envelope
 from dollyd.wire.key_source import KeySource, source_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dollyd.daemon.logger import Logger
+from dollyd.daemon.host.logger import Logger
 from dollyd.wire.files import replace_file
 from dollyd.wire.judgement import Claim, Judgement, Verdict
 from dollyd.wire.jws import EnvelopeError

@@ -26,8 +26,8 @@ from dollyd.client.stream.replay import ChainError, GapError
 from dollyd.client.stream.stream import Stream
 from dollyd.client.witness.book import Finding, WitnessBook
 from dollyd.client.witness.witness import WITNESS_TYP, state
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.link.mqtt import Cause, LinkError, MqttLink, MqttSettings
-from dollyd.daemon.logger import Logger
 from dollyd.wire.judgement import Claim
 from dollyd.wire.jws import EnvelopeError, Keys, parse_envelope, verify_envelope
 from dollyd.wire.key_source import KeySource, source_of

@@ -12,8 +12,8 @@ from dollyd.daemon.app import App
 from dollyd.daemon.cli.options import ConfigFile
 from dollyd.daemon.host.forced_exit import ForcedExit
 from dollyd.daemon.host.log import configure_logging
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.host.restart_pause import RestartPause, asked_to_stop
-from dollyd.daemon.logger import Logger
 from dollyd.daemon.settings.load import load
 from dollyd.wire.errors import DollydError
 

@@ -14,8 +14,8 @@ from dollyd.client.proof.unpack import UNPACKED_MAX_BYTES
 from dollyd.client.proof.verify import PROBLEMS_MAX, SO_OF_MORE
 from dollyd.daemon.cli.options import MaxBytes, TrustMinVersion
 from dollyd.daemon.cli.verify import EXIT_UNPINNED, trusted_keys, verdict, verify_file
+from dollyd.daemon.evidence.record_lines import line_of
 from dollyd.daemon.host.terminal import say, say_json
-from dollyd.daemon.record_lines import line_of
 from dollyd.wire.jws import EnvelopeError, parse_envelope
 
 

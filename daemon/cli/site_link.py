@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dollyd.daemon.cli.options import secret_file
 from dollyd.daemon.cli.given_keys import keys_for_verification
+from dollyd.daemon.cli.options import secret_file
 from dollyd.daemon.keys.trust_file import read_trust
 from dollyd.daemon.link.from_settings import desk_settings
 from dollyd.daemon.link.mqtt import MqttSettings

@@ -12,9 +12,9 @@ import typer
 from dollyd.daemon.cli.site_link import SiteLink, keys_of_site, site_link
 from dollyd.daemon.commands.line import NoAnswerError
 from dollyd.daemon.host.terminal import say, say_json
-from dollyd.daemon.site_hearing import HeardSite, hear_site
-from dollyd.daemon.site_lines import in_lines
-from dollyd.daemon.site_status import site_status
+from dollyd.daemon.site.hearing import HeardSite, hear_site
+from dollyd.daemon.site.lines import in_lines
+from dollyd.daemon.site.status import site_status
 from dollyd.wire.topics import Topics
 
 EXIT_NOT_GOOD = 1

@@ -16,9 +16,9 @@ from dollyd.daemon.cli.given_keys import keys_to_follow
 from dollyd.daemon.cli.options import TrustMinVersion, secret_file
 from dollyd.daemon.cli.until_signal import until_signal
 from dollyd.daemon.host.log import configure_logging
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.keys.signing import load_signer
 from dollyd.daemon.link.mqtt import MqttSettings
-from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.topics import check_name
 

@@ -27,12 +27,12 @@ from dollyd.daemon.core.events import Original
 from dollyd.daemon.core.rulebook import GameProfile
 from dollyd.daemon.core.state import Proposal
 from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.host.tasks import Pulse
 from dollyd.daemon.journal.store import Journal
 from dollyd.daemon.keys.signing import Signer
 from dollyd.daemon.link.inbox import Route
 from dollyd.daemon.link.mqtt import LinkError, Message
-from dollyd.daemon.logger import Logger
 from dollyd.daemon.table.engine import Input, NewRecord, house
 from dollyd.wire.answer import ANSWER_TYP, ANSWER_VERSION, Answer, Came
 from dollyd.wire.command import Command, Order, Signed, digest, read_command

@@ -23,11 +23,11 @@ from msgspec import Meta, Struct
 
 from dollyd.daemon.consumers.turns import Turns
 from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.host.tasks import Pulse
 from dollyd.daemon.journal.store import Journal
 from dollyd.daemon.link.inbox import Route
 from dollyd.daemon.link.mqtt import Cause, LinkError, Message
-from dollyd.daemon.logger import Logger
 from dollyd.wire.decoding import from_json
 from dollyd.wire.errors import JournalError
 from dollyd.wire.stamp import NS_PER_S

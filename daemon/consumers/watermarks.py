@@ -18,10 +18,10 @@ from msgspec import Meta, Struct
 
 from dollyd.daemon.core.decision import incident
 from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.journal.store import Entry
 from dollyd.daemon.link.inbox import Route
 from dollyd.daemon.link.mqtt import Message
-from dollyd.daemon.logger import Logger
 from dollyd.wire.decoding import from_json
 from dollyd.wire.record import IncidentBody
 from dollyd.wire.stamp import NS_PER_S

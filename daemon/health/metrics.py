@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dollyd.daemon.health.health import NodeHealth
-from dollyd.daemon.logger import Logger
+from dollyd.daemon.host.logger import Logger
 
 _LOG = Logger(__name__)
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

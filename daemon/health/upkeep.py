@@ -12,10 +12,10 @@ from dollyd.daemon.core.events import ClockStepped, Event, HostIncident
 from dollyd.daemon.health.halts import Halt, Halts
 from dollyd.daemon.host.clock import Clock
 from dollyd.daemon.host.disk import Level, Limits, level
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.host.tasks import Pulse
 from dollyd.daemon.journal.audit import Audit
 from dollyd.daemon.journal.store import Journal
-from dollyd.daemon.logger import Logger
 from dollyd.daemon.settings.load import Settings
 from dollyd.daemon.table.engine import house
 from dollyd.daemon.table.runner import TableRunner

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from dollyd.daemon.host.log import flush_log
-from dollyd.daemon.logger import Logger
+from dollyd.daemon.host.logger import Logger
 
 END_S = 3.5
 """How long an end may take; systemd is told 5 s (`TimeoutStopSec`)."""

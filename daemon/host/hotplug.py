@@ -15,8 +15,8 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.host.tasks import Pulse
-from dollyd.daemon.logger import Logger
 
 _KOBJECT_UEVENT = 15
 _KERNEL, _UDEV = 1, 2

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from dollyd.daemon.logger import Logger
+from dollyd.daemon.host.logger import Logger
 
 RESTART_S = 2
 """`RestartSec` of the unit: part of every pause."""

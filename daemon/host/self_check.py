@@ -21,7 +21,7 @@ from pathlib import Path
 
 import dollyd
 from dollyd.daemon.host.clock import Clock
-from dollyd.daemon.logger import Logger
+from dollyd.daemon.host.logger import Logger
 from dollyd.wire.record import SelfCheckBody
 from dollyd.wire.stamp import NS_PER_S
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.host.tasks import Pulse
-from dollyd.daemon.logger import Logger
 from dollyd.wire.stamp import NS_PER_S
 
 LATE_S = 60

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.journal.file import audit_path
-from dollyd.daemon.logger import Logger
 from dollyd.wire.decoding import from_json
 from dollyd.wire.files import replace_file
 from dollyd.wire.stamp import NS_PER_S, iso_utc

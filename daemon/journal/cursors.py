@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from dollyd.daemon.logger import Logger
+from dollyd.daemon.host.logger import Logger
 from dollyd.wire.errors import JournalError
 from dollyd.wire.files import give_to_owner_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from cryptography import x509
 
 from dollyd.daemon.host.clock import Clock
-from dollyd.daemon.logger import Logger
+from dollyd.daemon.host.logger import Logger
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.stamp import NS_PER_S
 

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from random import Random
 
 from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.journal.stream_source import Entry
 from dollyd.daemon.link.backoff import Backoff
 from dollyd.daemon.link.mqtt import MqttLink, Unanswered
 from dollyd.daemon.link.outbox import Outbox
-from dollyd.daemon.logger import Logger
 from dollyd.wire.stamp import NS_PER_S
 
 SHOWN_MAX = 20

@@ -20,10 +20,10 @@ from typing import Any
 
 from dollyd.daemon.host.allowance import Allowance, Allowances, Rate
 from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.host.tasks import Pulse
 from dollyd.daemon.link.backoff import Backoff
 from dollyd.daemon.link.mqtt import INBOX_PACKET_MAX, Cause, LinkError, Message, MqttLink, MqttSettings
-from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import ensure
 from dollyd.wire.stamp import NS_PER_S
 from dollyd.wire.topics import ANY

@@ -24,6 +24,7 @@ from random import Random
 from typing import Literal
 
 from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.host.tasks import Pulse
 from dollyd.daemon.journal.stream_source import Entry, Source
 from dollyd.daemon.link.backoff import Backoff
@@ -35,7 +36,6 @@ from dollyd.daemon.link.outbox import Outbox, Sent
 from dollyd.daemon.link.publisher_stats import PublisherStats
 from dollyd.daemon.link.retained import Retained
 from dollyd.daemon.link.trouble import ANOTHER_NODE
-from dollyd.daemon.logger import Logger
 from dollyd.wire.errors import ensure
 from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 from dollyd.wire.topics import Topics

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.link.retained import Retained
-from dollyd.daemon.logger import Logger
 from dollyd.wire.topics import check_name
 
 _MAX_BYTES = 1 << 20

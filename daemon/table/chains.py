@@ -17,11 +17,11 @@ from pathlib import Path
 
 import msgspec
 
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.journal.store import Journal, Tail
 from dollyd.daemon.journal.writer import Draft, Writer, chain_start
 from dollyd.daemon.keys.signing import Signer, load_signer
 from dollyd.daemon.keys.trust_file import read_trust
-from dollyd.daemon.logger import Logger
 from dollyd.daemon.settings.load import Settings
 from dollyd.wire.errors import ConfigError
 from dollyd.wire.judgement import Claim, Verdict

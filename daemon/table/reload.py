@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from dollyd.daemon.core.decision import setting
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.journal.store import Journal
 from dollyd.daemon.journal.writer import Writer
-from dollyd.daemon.logger import Logger
 from dollyd.daemon.settings.load import Settings, TableSettings
 from dollyd.daemon.table.runner import TableRunner
 from dollyd.daemon.table.version_change import check_version_change

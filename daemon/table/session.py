@@ -19,8 +19,8 @@ from typing import Protocol, TypeVar
 from dollyd.daemon.core.budget import FORGIVEN_MS, PAUSE_MAX_MS, PAUSE_MS
 from dollyd.daemon.core.state import HOST_STALLED, TOO_FAST
 from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.host.stall import OLD_MS, STALL_MS
-from dollyd.daemon.logger import Logger
 from dollyd.drivers.framing import AnyFrame, FrameDecoder
 from dollyd.drivers.transports.ports import DRIVER_ERROR, SETTINGS_CHANGED
 from dollyd.wire.errors import InvariantError, TransportError

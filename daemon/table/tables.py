@@ -10,13 +10,13 @@ import msgspec
 
 from dollyd.daemon.core.events import TableClosed
 from dollyd.daemon.host.clock import Clock
+from dollyd.daemon.host.logger import Logger
 from dollyd.daemon.host.stall import StallWatch
 from dollyd.daemon.journal.store import Entry, Journal, Tail
 from dollyd.daemon.journal.stream_source import Source
 from dollyd.daemon.journal.tail import BY_CONFIGURATION
 from dollyd.daemon.journal.writer import Writer
 from dollyd.daemon.link.publisher import Publisher
-from dollyd.daemon.logger import Logger
 from dollyd.daemon.settings.load import Settings, TableSettings
 from dollyd.daemon.table.chains import Keyring, start_chains
 from dollyd.daemon.table.engine import house

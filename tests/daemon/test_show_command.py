@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from dollyd.client.proof.verify import verify_envelopes
 from dollyd.daemon.cli import application
-from dollyd.daemon.record_lines import line_of
+from dollyd.daemon.evidence.record_lines import line_of
 from dollyd.wire.jws import parse_envelope
 from dollyd.wire.record import BODIES, Kind
 

@@ -22,8 +22,8 @@ from dollyd.daemon.cli import application
 from dollyd.daemon.core.void_rules import INSPECTED_AFTER
 from dollyd.daemon.journal.entry import utc_ns
 from dollyd.daemon.link.node_status import Node
-from dollyd.daemon.site_lines import in_lines
-from dollyd.daemon.site_status import CHECKED, NOT_CHECKED, SiteStatus, site_status
+from dollyd.daemon.site.lines import in_lines
+from dollyd.daemon.site.status import CHECKED, NOT_CHECKED, SiteStatus, site_status
 from dollyd.daemon.table.state_topics import Since, TableState
 from dollyd.drivers.spec import Status
 from dollyd.wire.key_source import source_of
@@ -175,7 +175,7 @@ def test_the_command_tells_what_the_broker_keeps_and_what_is_missing(
     assert (run.exit_code, told["missing"]) == (0, []), run.output
     (table,) = told["tables"]
     assert (table["table"], table["node"], table["last"]["outcome"]) == ("r1", "box1", "28 black")
-    monkeypatch.setattr("dollyd.daemon.site_hearing.WAIT_S", 1)
+    monkeypatch.setattr("dollyd.daemon.site.hearing.WAIT_S", 1)
     nothing = CliRunner().invoke(application, ["status", "--broker", broker.address, "--site", "nowhere"])
     assert nothing.exit_code == 1
     assert "NOT HEARD: anything of site nowhere" in nothing.output

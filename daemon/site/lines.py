@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dollyd.daemon.site_status import NodeWord, SiteStatus, TableWord
+from dollyd.daemon.site.status import NodeWord, SiteStatus, TableWord
 
 
 def in_lines(status: SiteStatus) -> Iterator[str]:
