@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-all test lint bench fuzz soak settle-soak schemas agree archive-soak attack endure deb system-test rig-test mosquitto
+.PHONY: help demo demo-all test test-long test-fast lint bench fuzz soak settle-soak schemas agree archive-soak attack endure deb system-test rig-test mosquitto
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -16,6 +16,11 @@ ARGS ?=
 COUNT ?= 100000
 # Files that `make agree` asks about: of six, five are damaged, one is signed by a stolen key.
 FILES ?= 12000
+# Most tests wait for real devices and brokers: more processes than processors.
+PYTEST = $(BIN)/pytest --numprocesses 4 --dist worksteal --durations 25
+FAST = tests/core tests/drivers tests/client/settlement/test_settle.py
+# Tests start hundreds of processes; without its byte code each would compile the whole source again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 21
@@ -26,8 +31,14 @@ demo: $(DEMO) ## see a simulated roulette table at work, from the wheel's bytes 
 demo-all: $(DEMO) ## see every game at work, one table each, with something that goes wrong at every one
 	@$(BIN)/dollyd demo --all $(ARGS)
 
-test: $(DEV) mosquitto ## run all tests
-	@$(BIN)/pytest --numprocesses 2 --dist worksteal $(ARGS)  # most of them wait for real devices and brokers
+test: $(DEV) mosquitto ## run the tests, but for the long ones
+	@$(PYTEST) -m "not long" $(ARGS)
+
+test-long: $(DEV) mosquitto ## run the long tests: evenings and soaks in real time, long hunts, builds of packages
+	@$(PYTEST) -m long $(ARGS)
+
+test-fast: $(DEV) ## run the tests of the core, the drivers and what is pure besides
+	@$(PYTEST) -m "not long" $(FAST) $(ARGS)
 
 lint: $(DEV) ## check style, types and layers
 	@$(BIN)/ruff check

@@ -98,7 +98,7 @@ def test_attack_18_a_query_that_does_not_end_is_stopped(journal: Path) -> None:
 )
 def test_attack_18_no_envelope_is_read_before_its_length_is(journal: Path, value: str, why: str) -> None:
     with closing(sqlite3.connect(journal)) as connection:
-        connection.execute(f"UPDATE entry SET envelope = {value} WHERE id > 2")
+        connection.execute(f"UPDATE entry SET envelope = {value} WHERE id = 3")
         connection.commit()
     report = verify_journal(journal, TRUSTED, fast=True)
     assert why in report.problems[0].why

@@ -17,6 +17,7 @@ DECISIVE = {"odds-box": "drawn", "console": "VOID told", "generators": "drawn"}
 """What a kind of device must have told for its run to mean anything; `result` where it is not named."""
 
 
+@pytest.mark.long
 def test_a_hundred_damaged_streams_of_each_kind_tell_nothing_untrue() -> None:
     command = [sys.executable, "-m", "tools.fuzz", "100", "--seed", "20261129"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)

@@ -16,7 +16,7 @@ from tests.support.broker import find_mosquitto
 
 from dollyd.simulators.demo import checks, pit_checks
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @contextmanager

@@ -163,7 +163,7 @@ async def test_b15_noise_on_the_line_kills_nothing_and_makes_no_number(
     assert frames.get("bad", 0) + frames.get("not-a-line", 0) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_b1_unplugged_port_does_not_spin(
     table: SimulatedTable, daemon: Daemon, consumer: Consumer
 ) -> None:

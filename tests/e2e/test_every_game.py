@@ -37,7 +37,7 @@ from dollyd.simulators.evening import Evening
 from dollyd.simulators.pty import PtyLink
 from dollyd.simulators.scenario import DeviceEntry, OrderEntry, Scenario
 
-pytestmark = pytest.mark.xdist_group("every-game")  # one process plays the evenings, for all tests of them
+pytestmark = pytest.mark.long
 
 BACK_S = 2.0
 """From the plug to `ready` (design section 10)."""

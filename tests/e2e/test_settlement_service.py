@@ -18,13 +18,13 @@ from dollyd.daemon.link.mqtt import MqttLink
 from dollyd.wire.record import Kind
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_each_bet_is_settled_once_whatever_is_killed() -> None:
     figures = await soak(arguments("--rounds=40", "--kills=2", "--seed=3"))
     assert "cash" in figures
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_forged_record_stops_its_table_and_is_not_settled(tmp_path: Path) -> None:
     chain, jwks = ChainMaker().begin(), tmp_path / "keys"
     jwks.write_text(json.dumps({"keys": [signer().jwk]}))

@@ -91,7 +91,7 @@ def test_a_seed_is_a_plan_and_no_fault_is_left_out() -> None:
     assert {strike.fault for strike in plan(3, 60)} == set(MATRIX)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_of_the_fault_matrix_breaks_a_promise() -> None:
     # A seed of short strikes: the same faults in less time.
     command = [sys.executable, "-m", "tools.soak", "--games", "60", "--seed", "1608"]

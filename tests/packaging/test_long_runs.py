@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 90
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_l9_an_archive_soak_that_is_ended_ends_its_data_base() -> None:
     find_binaries()
     with tempfile.TemporaryDirectory(prefix="l9-") as name:

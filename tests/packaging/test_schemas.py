@@ -188,7 +188,7 @@ def test_parameters_are_those_of_the_address() -> None:
         assert re.findall(r"\{([a-z]+)\}", channel["address"]) == list(channel["parameters"]), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_document_is_asyncapi_3(tmp_path: Path) -> None:
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed: AsyncAPI's own schema comes from there")

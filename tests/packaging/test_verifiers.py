@@ -23,7 +23,7 @@ from dollyd.wire.jws import keys_of_jwks
 from dollyd.wire.record import Kind
 from dollyd.wire.stamp import iso_utc
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 VECTORS = Path(__file__).resolve().parents[2] / "docs" / "vectors"
 KEYS = VECTORS / "keys.json"
 EXPECTED = json.loads((VECTORS / "expected.json").read_text("ascii"))

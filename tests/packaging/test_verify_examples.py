@@ -235,7 +235,7 @@ REFUSED = {"verify.sh": {"good-spaces-in-a-payload"}, "verify.py": set[str]()}
 """What they refuse and the whole ones take: a record as dollyd never writes it."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_attack_6_of_every_vector_short_means_lenient_in_form_and_never_in_who_signed(name: str) -> None:
     if name == "verify.sh" and shutil.which("openssl") is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.support.wheel_lines import Game, status
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_FOR_TABLES = ("simulators", "tests", "tools", "src")

@@ -25,7 +25,7 @@ def has_open(pid: int, link: Path) -> bool:
     return False
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_console_at_a_port_passes(tmp_path: Path) -> None:
     link = tmp_path / "console"
     device = [*SIMULATORS, "console", "--link", str(link)]
