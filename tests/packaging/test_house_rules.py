@@ -206,7 +206,7 @@ def test_tests_that_are_named_exist(document: Path) -> None:
 def names_of_tests() -> frozenset[str]:
     texts = (path.read_text("utf-8") for path in SOURCES if path.relative_to(ROOT).parts[0] == "tests")
     return frozenset(
-        name for text in texts for name in re.findall(r"^ *(?:async )?def (test_\w+)", text, re.M)
+        name for text in texts for name in re.findall(r"^ *(?:async )?def (test_\w+)", text, re.MULTILINE)
     )
 
 
