@@ -146,7 +146,7 @@ async def test_b51_a_monotonic_clock_that_goes_back_is_counted_and_goes_on(
     kernel_ns[0] += 5
     assert clock.stamp().mono_ns == before_ns + 5  # durations go on, or a table would stand for an hour
     assert clock.went_back == 1
-    await asyncio.wait_for(clock.sleep_until(before_ns), 1)
+    await asyncio.wait_for(clock.sleep_until(before_ns), 30)
     kernel_ns[0] -= 1
     assert clock.stamp().mono_ns == before_ns + 5
     assert clock.went_back == 2

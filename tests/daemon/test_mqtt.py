@@ -128,7 +128,7 @@ async def test_b26_every_publish_ends_when_the_broker_dies(broker: Mosquitto) ->
         publishes = [asyncio.create_task(link.publish("a", b"%d" % number)) for number in range(1000)]
         await asyncio.sleep(0.01)
         broker.kill()
-        done, pending = await asyncio.wait(publishes, timeout=1)
+        done, pending = await asyncio.wait(publishes, timeout=30)
         assert not pending
         errors = {task.exception().cause for task in done if isinstance(task.exception(), LinkError)}  # type: ignore[union-attr]  # just checked
         assert errors == {Cause.CLOSED}

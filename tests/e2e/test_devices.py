@@ -15,7 +15,7 @@ from dollyd.wire.stamp import NS_PER_MS
 
 BACK_S = 2.0
 """From the plug to `ready` (design section 10)."""
-LATE_S = 1.0
+LATE_S = 4.0
 """What a busy machine may add."""
 PERIOD_MS = 200
 """As `Installation` tells the daemon."""

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.long
 
 BACK_S = 2.0
 """From the plug to `ready` (design section 10)."""
-LATE_S = 1.0
+LATE_S = 4.0
 """What a busy machine may add."""
 EVENINGS_S = 50.0
 

@@ -59,13 +59,15 @@ async def second(installation: Installation) -> AsyncIterator[SimulatedTable]:
 def nothing_lost(installation: Installation, table: SimulatedTable) -> None:
     """No game without its result, no round with two; no time without a record; the chain is whole.
 
-    A wheel that is opened anew while it still shows its last game is heard in mid-game, and that is told.
+    A wheel that is opened anew in mid-game, or shows its last one still, gives no number of it: that is told.
     """
     records = [record for record in journaled(installation) if record.table == "r1"]
-    fallen = numbers(records)
-    assert fallen == table.numbers[: len(fallen)]
+    fallen, played_on = numbers(records), iter(table.numbers)
+    assert all(number in played_on for number in fallen), "in order, and none twice"
+    gaps = [record.body["cause"] for record in records if record.kind == "gap"]
+    assert fallen == table.numbers[: len(fallen)] or gaps
     assert all(kinds == ["result"] for kinds in finals_by_round(records).values())
-    assert {record.body["cause"] for record in records if record.kind == "gap"} <= {"no-round-open"}
+    assert set(gaps) <= {"no-round-open"}
     assert not [record for record in records if record.kind == "unresolved"]
     verified(installation)
 
@@ -78,11 +80,15 @@ async def test_a_change_of_a_device_waits_for_the_end_of_the_round_and_touches_n
     await in_mid_round(consumer)
     installation.reconfigure("silence_ms = 3000", "silence_ms = 3500")
     hang_up(daemon)
-    await until(lambda: bool(daemon.logged("reload_waits")))
+    rounds: list[str] = []
+
+    def waits_for_a_round() -> bool:  # it may wait for the disk before
+        rounds.extend(re.findall(r"round (\d+) has not ended", "\n".join(daemon.logged("reload_waits"))))
+        return bool(rounds)
+
+    await until(waits_for_a_round)
     await until(lambda: consumer.latest(TOPICS.state("r1"))["reload_waits"] is True)
-    told = re.search(r"round (\d+) has not ended", daemon.logged("reload_waits")[0])
-    assert told is not None
-    spinning = int(told[1])
+    spinning = int(rounds[-1])
     await until(lambda: bool(daemon.logged("table_reloaded")), PLAY_S)
     await played(consumer, rounds=2)
     (incident,) = [one for one in consumer.of("incident") if one.body["what"] == "reconfigured"]
@@ -134,6 +140,7 @@ async def test_a_table_comes_goes_and_comes_back_while_another_plays(
     installation.config.write_text(alone + section)
     hang_up(daemon)
     await until(lambda: bool(daemon.logged("table_reloaded")))
+    await until(second.wheel_port.host_is_there)
     second.play()
     await played(consumer, "r2", 2)
     installation.config.write_text(alone)
@@ -147,6 +154,8 @@ async def test_a_table_comes_goes_and_comes_back_while_another_plays(
     installation.config.write_text(alone + section)
     hang_up(daemon)
     await until(lambda: len(daemon.logged("table_reloaded")) == 3)
+    # Without power a wheel begins to count from 1 again: heard from game 2 on it may be another one.
+    await until(second.wheel_port.host_is_there)
     second.play()
     await played(consumer, "r2")
     await played(consumer)

@@ -112,6 +112,34 @@ def test_production_code_has_no_bare_assert() -> None:
     assert asserts == []
 
 
+CLOCKS = {"monotonic", "perf_counter", "time"}
+BOUND_MIN_S = 2.0
+
+
+def too_short(node: ast.AST) -> bool:
+    """Whether a test fails by it on a machine that is busy for two seconds."""
+    match node:
+        case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE()], comparators=[ast.Constant(value=bound)]):
+            clocks = {getattr(call.func, "attr", "") for call in ast.walk(left) if isinstance(call, ast.Call)}
+        case ast.Call(func=ast.Attribute(attr="wait_for"), args=[_, ast.Constant(value=bound)]):
+            clocks = CLOCKS
+        case _:
+            return False
+    return bool(clocks & CLOCKS) and isinstance(bound, float | int) and bound < BOUND_MIN_S
+
+
+def test_no_test_fails_by_a_short_time_on_the_wall() -> None:
+    assert too_short(ast.parse("time.monotonic() - began_s < 0.5").body[0].value)  # type: ignore[attr-defined]  # an expression
+    assert not too_short(ast.parse("time.monotonic() - began_s < 5").body[0].value)  # type: ignore[attr-defined]  # as above
+    short = [
+        place(path, node.lineno)
+        for path, tree in trees("tests")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.expr) and too_short(node)
+    ]
+    assert short == []
+
+
 def test_topics_are_built_in_one_module() -> None:
     topic = re.compile(r"(?<!/dev/)\bdolly/|^dolly$|/record/|/ack/|/replay/")
     others = [

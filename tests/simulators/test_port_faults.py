@@ -58,7 +58,7 @@ async def host(link: PtyLink) -> AsyncIterator[Host]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - what is waited for is the kernel's
             await asyncio.sleep(0.002)
 

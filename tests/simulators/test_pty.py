@@ -22,7 +22,7 @@ from dollyd.wire.stamp import NS_PER_MS, NS_PER_S
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - what is waited for is the kernel's
             await asyncio.sleep(0.002)
 

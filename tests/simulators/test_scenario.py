@@ -89,7 +89,7 @@ async def play(file: Path, longest_s: int = 40_000) -> tuple[list[dict[str, Any]
         await clock.run_for(NS_PER_S)
         if run.done():
             break
-    await asyncio.wait_for(run, 1)
+    await asyncio.wait_for(run, 30)
     return truth, ports
 
 

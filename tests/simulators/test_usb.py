@@ -134,9 +134,9 @@ def test_an_unplugged_device_ends_the_read_and_stays_gone_for_the_old_handle(
     pulled.start()
     started_s = time.monotonic()
     with pytest.raises(usb.core.USBError) as caught:
-        device.read(0x81, 64, 2000)
+        device.read(0x81, 64, 60_000)
     assert errno_of(caught) == 19
-    assert time.monotonic() - started_s < 1
+    assert time.monotonic() - started_s < 30
     pulled.join()
     bus.plug(gadget)
     with pytest.raises(usb.core.USBError) as caught:

@@ -21,7 +21,7 @@ from typing import Self
 import aiomqtt
 import pytest
 
-START_S = 5.0
+START_S = 30.0
 
 
 def find_mosquitto() -> str:
@@ -206,7 +206,7 @@ async def listening(
         await asyncio.wait({task})
 
 
-async def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
     """Wait for a condition, or fail."""
     deadline = time.monotonic() + within_s
     while not condition():

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-DEADLINE_S = 5.0
+DEADLINE_S = 30.0
 
 
 class PtyPair:

@@ -113,7 +113,7 @@ class SimulatedTable:
 
 
 async def playing(table: SimulatedTable, consumer: Consumer, results: int = 1) -> None:
-    """Have a table play until it has given so many results."""
-    await until(lambda: consumer.status("odds") == "ready")
+    """Have a table play until it has given so many results; all of its games are heard."""
+    await until(lambda: consumer.status("odds") == "ready" and table.wheel_port.host_is_there())
     table.play()
     await until(lambda: len(consumer.of("result")) >= results, 30)

@@ -287,12 +287,12 @@ async def test_a_device_that_takes_nothing_is_lost(gadget: Gadget, line: Line) -
     gadget.write(FRAME)
     await until(lambda: bool(line.losses), "write deadline")
     assert line.losses == ["write-timeout"]
-    assert time.monotonic() - started_s < 0.5
+    assert time.monotonic() - started_s < 5
     assert line.heard == FRAME, "reading goes on meanwhile"
 
 
 async def test_a_device_that_pauses_is_not_lost(gadget: Gadget, line: Line) -> None:
-    line._settings = settings(write_deadline_ms=400)
+    line._settings = settings(write_deadline_ms=1_000)
     gadget.takes_bytes = 0
     await line.start()
     assert line.write(b"*X\r\n")
@@ -301,13 +301,13 @@ async def test_a_device_that_pauses_is_not_lost(gadget: Gadget, line: Line) -> N
         gadget.takes_bytes = None
         gadget.changed.notify_all()
     await until(lambda: bytes(gadget.heard) == b"*X\r\n", "sent")
-    await asyncio.sleep(0.45)
+    await asyncio.sleep(1.05)
     assert line.losses == []
 
 
 async def test_a_slow_device_that_makes_progress_is_not_lost(gadget: Gadget, line: Line) -> None:
-    line._settings = settings(write_deadline_ms=60)
-    gadget.takes_bytes = 20  # every 10 ms
+    line._settings = settings(write_deadline_ms=500)
+    gadget.takes_bytes = 2  # every 10 ms
     order = bytes(range(250))
     await line.start()
     assert line.write(order)
@@ -341,9 +341,9 @@ async def test_empty_packets_without_end_do_not_spin(bus: SimulatedUsb, gadget: 
     for _ in range(10_000):
         gadget.write(b"")
     started = time.process_time()
-    await asyncio.sleep(0.3)
-    assert time.process_time() - started < 0.1
-    assert bus.names().count("bulk_read") < 100
+    await asyncio.sleep(1)
+    assert time.process_time() - started < 0.4
+    assert bus.names().count("bulk_read") < 300
     assert line.chunks == []
 
 
@@ -398,8 +398,18 @@ async def test_an_endless_stream_is_read_at_the_pace_that_was_set(gadget: Gadget
     gadget.write(bytes(64 * 1000))
     line = Line(bus, pause_ms=20)
     await line.start()
-    await asyncio.sleep(0.3)
-    assert 5 <= len(line.chunks) <= 16
-    started = time.monotonic()
+    started_s = time.monotonic()
+    await until(lambda: len(line.chunks) >= 5, "chunks")
+    assert len(line.chunks) <= 2 + (time.monotonic() - started_s) / 0.02
     await line.end()
-    assert time.monotonic() - started < 0.1, "a pause does not hold up the end"
+
+
+async def test_a_pause_does_not_hold_up_the_end(gadget: Gadget, bus: SimulatedUsb) -> None:
+    gadget.marks_ends = False
+    gadget.write(bytes(64 * 1000))
+    line = Line(bus, pause_ms=60_000)
+    await line.start()
+    await until(lambda: len(line.chunks) == 1, "the first chunk")
+    started_s = time.monotonic()
+    await line.end()
+    assert time.monotonic() - started_s < 30
