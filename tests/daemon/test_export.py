@@ -218,8 +218,9 @@ def test_statements_of_witnesses_are_held_against_it(tmp_path: Path) -> None:
     for statement, code in ((finding, 0), (replace(finding, checkpoint=head), 1)):
         file = tmp_path / "statements.jsonl"
         file.write_bytes(WITNESS.sign(state(statement, SITE, "w1", 1), WITNESS_TYP) + b"\n")
-        said = dollyd("verify", out, "--witness", file, "--witness-keys", witnesses, "--unpinned")
-        assert said.returncode == code, said.stdout
+        words = ["verify", out, "--witness", file, "--witness-keys", witnesses, "--unpinned"]
+        said = CliRunner().invoke(application, [*map(str, words)])
+        assert said.exit_code == code, said.stdout
         assert ("witness w1 saw record" in said.stdout) == (code == 0)
         assert ("it was written again" in said.stdout) == (code == 1)
 
@@ -233,6 +234,13 @@ def told(table: Installation, *options: str | Path) -> str:
     refused = CliRunner().invoke(application, words).exception
     assert isinstance(refused, ConfigError)
     return str(refused)
+
+
+def done(table: Installation, *options: str | Path) -> None:
+    """An export that succeeds."""
+    words = ["export", "--config", str(table.config), *map(str, options)]
+    made = CliRunner().invoke(application, words)
+    assert made.exit_code == 0, made.output
 
 
 def owned(table: Installation) -> dict[str, Path]:
@@ -265,11 +273,11 @@ def test_attack_12_an_export_replaces_an_older_one_only_if_told_so(
     for options, made in (((), out), (("--backup",), copy)):
         if made == copy:
             copy.unlink()
-        assert dollyd("export", "--config", table.config, *options, made).returncode == 0
+        done(table, *options, made)
         before = made.read_bytes()
         assert "exists" in told(table, *options, made)
         assert made.read_bytes() == before
-        assert dollyd("export", "--config", table.config, "--force", *options, made).returncode == 0
+        done(table, "--force", *options, made)
         for other in (letter, tmp_path / "link.tar", tmp_path, copy if made == out else out):
             assert "nothing else is replaced" in told(table, "--force", *options, other)
     assert letter.read_text() == "dear auditor"
@@ -285,7 +293,6 @@ def test_a_gaming_day_is_exported_by_its_date(table: Installation, tmp_path: Pat
     moment = datetime.fromisoformat(json.loads(parse_envelope(first.envelope).payload)["time"]["utc"])
     day = load(table.config).gaming_date(int(moment.timestamp()) * NS_PER_S)
     out = tmp_path / "day.tar"
-    said = dollyd("export", "--config", table.config, "--gaming-date", day, out)
-    assert said.returncode == 0, said.stderr
+    done(table, "--gaming-date", day, out)
     assert "given beside" in told(table, "--gaming-date", day, "--from", day, tmp_path / "x.tar")
     assert "--gaming-date" in told(table, "--gaming-date", "soon", tmp_path / "x.tar")

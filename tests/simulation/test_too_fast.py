@@ -19,6 +19,8 @@ PLAYED_MS = 16_000
 ONE_INPUT = 12
 """What the input that goes beyond the budget may cause, with the fault, the loss and the new beginning."""
 HEALTHY = "roulette-1"
+QUICKLY_SHOWN = {"roulette-5", "craps-1"}
+"""A display that announces its games, and dice with a camera."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,14 @@ def test_the_tables_have_every_kind_of_device() -> None:
     assert KINDS.keys() - used <= {"onerng"}, "which says what a TrueRNG says"
 
 
-@pytest.mark.parametrize("fast", [name for name in TABLES if name != HEALTHY])
+@pytest.mark.parametrize(
+    "fast",
+    [
+        pytest.param(name, marks=[] if name in QUICKLY_SHOWN else pytest.mark.long)
+        for name in TABLES
+        if name != HEALTHY
+    ],
+)
 def test_attack_4_a_table_a_hundred_times_too_fast_makes_few_records_and_no_results(
     fast: str, alone: list[tuple[Kind, int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
