@@ -18,7 +18,7 @@ COUNT ?= 100000
 FILES ?= 12000
 # Most tests wait for real devices and brokers: more processes than processors.
 PYTEST = $(BIN)/pytest --numprocesses 4 --dist worksteal --durations 25
-FAST = tests/core tests/drivers tests/client/settlement/test_settle.py
+FAST = tests/core tests/drivers $(addprefix tests/client/,test_chain_rules.py test_jws.py settlement/test_settle.py)
 # Tests start hundreds of processes; without its byte code each would compile the whole source again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -38,7 +38,7 @@ test-long: $(DEV) mosquitto ## run the long tests: evenings and soaks in real ti
 	@$(PYTEST) -m long $(ARGS)
 
 test-fast: $(DEV) ## run the tests of the core, the drivers and what is pure besides
-	@$(PYTEST) -m "not long" $(FAST) $(ARGS)
+	@$(PYTEST) --numprocesses 2 -m "not long" $(FAST) $(ARGS)  # nothing of it waits
 
 lint: $(DEV) ## check style, types and layers
 	@$(BIN)/ruff check
