@@ -31,6 +31,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -168,6 +169,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.trust and not given.root:
         parser.error("--trust goes with --root")
+    logging.basicConfig(
+        level=logging.INFO, format="%(message)s"
+    )  # the client's lines; it sets up no log itself
     asyncio.run(serve(given))  # whoever looks after us starts us again
 
 

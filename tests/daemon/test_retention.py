@@ -307,7 +307,7 @@ def test_a_place_of_exports_that_cannot_be_read_prunes_nothing_and_is_told_once(
         cursor.write_bytes(b"%020d\n" % 9999)
         cursor.chmod(0o600)
         done = as_nobody(_PRUNE, path)
-        assert done.stdout.count("exports_unknown") == 1
+        assert done.stderr.count("exports_unknown") == 1
         assert "pruned 0" in done.stdout
         assert "JournalError" in done.stderr  # what it has not read it does not write either
         path.with_name("journal.db.cursor-publisher").chmod(0o600)

@@ -26,6 +26,7 @@ from tests.support.simulated_table import SimulatedTable, playing
 GAMES = 5
 STATE_KEYS = {
     "table",
+    "time",
     "game",
     "variant",
     "phase",
@@ -39,7 +40,7 @@ STATE_KEYS = {
     "devices",
     "last",
 }
-DEVICE_KEYS = {"device", "driver", "role", "status", "cause", "identity", "frames", "link"}
+DEVICE_KEYS = {"device", "time", "driver", "role", "status", "cause", "identity", "frames", "link"}
 HEALTH_KEYS = {
     "time",
     "clock",

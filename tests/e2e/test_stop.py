@@ -156,15 +156,15 @@ async def test_a_stop_with_a_hung_disk_is_a_failure_in_time(
 @pytest.mark.parametrize(
     ("where", "name"),
     [
-        ("session.DeviceSession._connection", "r1/wheel"),
-        ("publisher.Publisher._try_brokers", "publisher"),
-        ("writer.Writer._sign", "writer"),
+        ("table.session.DeviceSession._connection", "r1/wheel"),
+        ("link.publisher.Publisher._try_brokers", "publisher"),
+        ("journal.writer.Writer._sign", "writer"),
     ],
 )
 async def test_b43_each_critical_task_that_fails_ends_the_process(
     where: str, name: str, tmp_path: Path, broker: Mosquitto, installation: Installation
 ) -> None:
-    module, kind, method = where.split(".")
+    module, kind, method = where.rsplit(".", 2)
     prelude = (
         f"import dollyd.daemon.{module} as module\n"
         "def fail(*_):\n    raise ZeroDivisionError('seeded')\n"
