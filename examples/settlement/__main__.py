@@ -169,9 +169,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.trust and not given.root:
         parser.error("--trust goes with --root")
+    # The client logs, and sets up no log itself.
     logging.basicConfig(
         level=logging.INFO, format="%(message)s"
-    )  # the client's lines; it sets up no log itself
+    )
     asyncio.run(serve(given))  # whoever looks after us starts us again
 
 
