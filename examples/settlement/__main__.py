@@ -170,9 +170,7 @@ def main() -> None:
     if given.trust and not given.root:
         parser.error("--trust goes with --root")
     # The client logs, and sets up no log itself.
-    logging.basicConfig(
-        level=logging.INFO, format="%(message)s"
-    )
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     asyncio.run(serve(given))  # whoever looks after us starts us again
 
 
