@@ -43,9 +43,9 @@ BACK_S = 2.0
 """From the plug to `ready` (design section 10)."""
 LATE_S = 4.0
 """What a busy machine may add."""
-EVENINGS_S = 50.0
+EVENINGS_S = 90.0
 
-GAMES_AFTER = {False: 2, True: 6}
+GAMES_AFTER = {False: 4, True: 8}
 """The last cables, by whether it is a game of dice: throws are quick, and a table may be blocked for some."""
 
 ENDS = {
