@@ -17,7 +17,7 @@ COUNT ?= 100000
 # Files that `make agree` asks about: of six, five are damaged, one is signed by a stolen key.
 FILES ?= 12000
 # Most tests wait for real devices and brokers: more processes than processors.
-PYTEST = $(BIN)/pytest --numprocesses 4 --dist worksteal --durations 25
+PYTEST = $(BIN)/pytest --numprocesses 3 --dist worksteal --durations 25
 FAST = tests/core tests/drivers $(addprefix tests/client/,test_chain_rules.py test_jws.py settlement/test_settle.py)
 # Tests start hundreds of processes; without its byte code each would compile the whole source again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -35,7 +35,7 @@ test: $(DEV) mosquitto ## run the tests, but for the long ones
 	@$(PYTEST) -m "not long" $(ARGS)
 
 test-long: $(DEV) mosquitto ## run the long tests: evenings and soaks in real time, long hunts, builds of packages
-	@$(PYTEST) -m long $(ARGS)
+	@$(PYTEST) --numprocesses 2 -m long $(ARGS)  # evenings in real time, which others would disturb
 
 test-fast: $(DEV) ## run the tests of the core, the drivers and what is pure besides
 	@$(PYTEST) --numprocesses 2 -m "not long" $(FAST) $(ARGS)  # nothing of it waits

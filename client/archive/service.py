@@ -155,12 +155,9 @@ class Archive:
         return dict(self._intake.refused)
 
     async def run(self) -> None:
-        """Archive until cancelled. An error of ours, or of the data base's making, is raised as a group."""
+        """Archive until cancelled. An error of ours, or of the data base's making, is raised."""
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._connect(), name="archive-connect")
-                tasks.create_task(self._write(), name="archive-write")
-                tasks.create_task(self._keep(), name="archive-keep")
+            await together(self._connect(), self._write(), self._keep())
         finally:
             for connection in (self._writing, self._keeping):
                 await _in_thread(connection.close)

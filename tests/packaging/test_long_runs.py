@@ -43,7 +43,7 @@ def test_l9_an_archive_soak_that_is_ended_ends_its_data_base() -> None:
             run.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_evening_that_is_ended_leaves_no_process_and_no_file() -> None:
     find_binaries()
     with tempfile.TemporaryDirectory(prefix="endure-") as name:

@@ -270,6 +270,8 @@ class Line:
                 opened.append(far_out)
                 carriers += map(asyncio.create_task, self.carriers((near, near_out), (far, far_out)))
                 await asyncio.wait(carriers)
+        except asyncio.CancelledError:
+            pass  # it ends here, and asyncio's server takes a handler that was cancelled for a fault
         finally:
             for carrier in carriers:
                 carrier.cancel()
