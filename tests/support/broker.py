@@ -202,8 +202,14 @@ async def listening(
         await asyncio.wait_for(listener.connected.wait(), START_S)
         yield listener
     finally:
+        await ended(task)
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    """Cancel it until it has ended: `asyncio.wait_for` of Python 3.11, in the MQTT library, can lose one."""
+    while not task.done():
         task.cancel()
-        await asyncio.wait({task})
+        await asyncio.wait({task}, timeout=1.0)
 
 
 async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tests.support.broker import Mosquitto
+from tests.support.broker import Mosquitto, ended
 from tests.support.chains import SITE, ChainMaker
 
 from dollyd.daemon.journal.store import NewEntry
@@ -69,5 +69,4 @@ async def node_at(broker: Mosquitto, chains: dict[str, ChainMaker]) -> AsyncIter
         try:
             yield node
         finally:
-            answering.cancel()
-            await asyncio.wait({answering})
+            await ended(answering)

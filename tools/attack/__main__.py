@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiomqtt
-from tests.support.broker import Heard, Listener, Mosquitto, until
+from tests.support.broker import Heard, Listener, Mosquitto, ended, until
 from tests.support.daemon import NODE, TABLE, TOPICS, Consumer, Daemon, Installation, Told
 from tests.support.simulated_table import SimulatedTable
 from tests.support.site_broker import CONFIG, Site, site_of
@@ -191,7 +191,7 @@ async def attack(seconds: float) -> bool:
                 for name, scenario in SCENARIOS.items():
                     task = asyncio.create_task(scenario(scene))
                     during = await stretch(consumer, seconds)
-                    await end(task)
+                    await ended(task)
                     late_ms = p99_ms(during)
                     in_time = name in LATE_ALLOWED or (bool(during) and late_ms < LATE_MS)
                     unharmed = daemon.running and in_time
@@ -207,15 +207,6 @@ async def attack(seconds: float) -> bool:
         ear.cancel()
         await asyncio.gather(ear, return_exceptions=True)
     return good
-
-
-async def end(task: asyncio.Task[None]) -> None:
-    """Cancel it until it has ended: `asyncio.wait_for` of Python 3.11, in the library, can lose one."""
-    while not task.done():
-        task.cancel()
-        await asyncio.wait({task}, timeout=1.0)
-    with suppress(asyncio.CancelledError, aiomqtt.MqttError):
-        task.result()
 
 
 def missing(healthy: SimulatedTable, consumer: Consumer) -> list[str]:
